@@ -1,8 +1,11 @@
-//! A producer that keeps a fixed rate, however long it takes to get rid of what it sends; and the time or the CPU that this takes. Shared by the benches of the
-//! queue and the controller and by kube-runtime's.
+//! A producer with a fixed rate that does not wait for its consumer, and clocks to measure it.
 //!
-//! The producer sleeps between ticks and is woken through the runtime's poller, the way an informer waits for its connection; its counterpart in Go does
-//! the same. One that spins fills one of two cores, and all one sees is how the kernel shares the other.
+//! The benches of the queue, the controller and kube-runtime share this file.
+//!
+//! The producer sleeps between ticks and is woken through the runtime's poller, like an informer
+//! that waits for its connection. The producer of the Go peers does the same. A producer that spins
+//! would occupy a core, and on a machine with two the result would depend on the kernel's
+//! scheduler.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::{
@@ -16,10 +19,10 @@ use std::{
 };
 use tokio::{io::AsyncReadExt, net::UnixStream};
 
-/// How often the producer wakes up: it sends one each time for 10,000 per second, ten in a row for 100,000 per second.
+/// Interval of the producer. It sends one item per tick for 10,000 per second, ten for 100,000.
 pub(crate) const TICK: Duration = Duration::from_micros(100);
 
-/// When each of a number of things was sent, and when it arrived: nanoseconds since the start.
+/// Times at which items were sent and have arrived, in nanoseconds since the start.
 pub(crate) struct OpenLoop {
     start: Instant,
     sent: Vec<AtomicU64>,
@@ -29,15 +32,25 @@ pub(crate) struct OpenLoop {
 impl OpenLoop {
     pub(crate) fn new(count: usize) -> Arc<Self> {
         let times = || (0..count).map(|_| AtomicU64::new(0)).collect();
-        Arc::new(Self { start: Instant::now(), sent: times(), arrived: times() })
+        Arc::new(Self {
+            start: Instant::now(),
+            sent: times(),
+            arrived: times(),
+        })
     }
 
     pub(crate) fn len(&self) -> usize {
         self.sent.len()
     }
 
-    /// Sends numbers, so many at every tick, and records when. Makes up for ticks it missed at once.
-    pub(crate) async fn produce(&self, tick: Duration, per_tick: usize, mut send: impl FnMut(usize)) {
+    /// Sends all items, `per_tick` at every tick, and records the times. Sends the items of missed
+    /// ticks at once.
+    pub(crate) async fn produce(
+        &self,
+        tick: Duration,
+        per_tick: usize,
+        mut send: impl FnMut(usize),
+    ) {
         let mut ticks = Ticker::new(tick);
         let mut next = 0;
         while next < self.len() {
@@ -50,15 +63,19 @@ impl OpenLoop {
         }
     }
 
-    /// To be called first thing where it arrives.
+    /// Records the arrival of an item. The consumer calls it first.
     pub(crate) fn arrived(&self, number: usize) {
         self.arrived[number].store(self.now(), Ordering::Relaxed);
     }
 
-    /// Microseconds, in the order of sending. All have to have arrived.
+    /// Returns the latencies in microseconds, in the order of sending. All items must have arrived.
     pub(crate) fn latencies(&self) -> Vec<f64> {
         let time = |at: &AtomicU64| at.load(Ordering::Relaxed);
-        self.arrived.iter().zip(&self.sent).map(|(arrived, sent)| (time(arrived) - time(sent)) as f64 / 1e3).collect()
+        self.arrived
+            .iter()
+            .zip(&self.sent)
+            .map(|(arrived, sent)| (time(arrived) - time(sent)) as f64 / 1e3)
+            .collect()
     }
 
     fn now(&self) -> u64 {
@@ -66,7 +83,7 @@ impl OpenLoop {
     }
 }
 
-/// Wakes a task at regular times: a thread writes a byte to a socket at every tick.
+/// Wakes a task at a fixed interval: a thread writes a byte to a socket at every tick.
 struct Ticker(UnixStream);
 
 impl Ticker {
@@ -74,7 +91,7 @@ impl Ticker {
         let (mut ours, theirs) = unix::net::UnixStream::pair().expect("sockets can be made");
         std::thread::spawn(move || {
             let start = Instant::now();
-            // Until nobody listens any more.
+            // Ends when the other end of the socket is closed.
             for number in 1.. {
                 std::thread::sleep((tick * number).saturating_sub(start.elapsed()));
                 if ours.write_all(&[0]).is_err() {
@@ -86,13 +103,13 @@ impl Ticker {
         Self(UnixStream::from_std(theirs).expect("the runtime polls"))
     }
 
-    /// How many ticks have passed since the last call; at least one.
+    /// Waits for a tick. Returns the number of ticks since the last call.
     async fn wait(&mut self) -> usize {
         self.0.read(&mut [0; 256]).await.expect("the thread ticks")
     }
 }
 
-/// Measures how long all threads of this process run, also those that end meanwhile.
+/// Measures the CPU time of all threads of the process, including those that have exited.
 pub(crate) struct CpuClock(Duration);
 
 impl CpuClock {
@@ -110,7 +127,7 @@ impl CpuClock {
     }
 }
 
-/// `percent` of all values are at most this.
+/// Returns the smallest value that is not exceeded by `percent` of all values.
 pub(crate) fn percentile(sorted: &[f64], percent: f64) -> f64 {
     sorted[((sorted.len() as f64 * percent / 100.0).ceil() as usize).clamp(1, sorted.len()) - 1]
 }

@@ -1,6 +1,7 @@
-//! Watch a kind by hand: cache, source, handler, queue, loop. No manager, no controller, and items of its own instead of requests.
+//! Watch a kind without a manager or a controller: `cargo run --example debug_watch`
 //!
-//! `cargo run --example debug_watch` needs no cluster: it brings an API server, and somebody who changes things.
+//! A cache feeds a source, whose handler adds items of any type to a queue. The example starts its
+//! own API server and changes objects on it.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
@@ -27,9 +28,9 @@ pub(crate) async fn watch(client: Client, mut print: impl FnMut(String)) -> anyh
     tokio::spawn(cache.clone().run_until(std::future::pending()));
 
     let handler = Funcs::<ConfigMap, _>::new()
-        .create(|map, queue| queue.add(Item::Created(map.name().into())))
+        .create(|event, queue| queue.add(Item::Created(event.object.name().into())))
         .update(|_old, map, queue| queue.add(Item::Updated(map.name().into())))
-        .delete(|map, queue| queue.add(Item::Deleted(map.name().into())));
+        .delete(|event, queue| queue.add(Item::Deleted(event.object.name().into())));
 
     let queue = WorkQueue::default();
     let watch = Kind::with_cache(&cache, Select::new(), handler).start(&queue)?;
@@ -39,7 +40,7 @@ pub(crate) async fn watch(client: Client, mut print: impl FnMut(String)) -> anyh
     while let Some(item) = queue.get().await {
         print(format!("got {:?}", *item));
         match &*item {
-            Item::Created(name) if name == "first" => change(&client).await?,
+            Item::Created(name) if name == "first" => change_objects(&client).await?,
             Item::Deleted(_) => break,
             _ => {}
         }
@@ -49,21 +50,22 @@ pub(crate) async fn watch(client: Client, mut print: impl FnMut(String)) -> anyh
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let server = Env::embedded()?; // or `Client::try_default().await?`, for a cluster of your own
-    make(&server.client()?, "first").await?;
+    let server = Env::embedded()?; // for a cluster: `Client::try_default().await?`
+    create(&server.client()?, "first").await?;
     watch(server.client()?, |line| println!("{line}")).await
 }
 
-pub(crate) async fn make(client: &Client, name: &str) -> anyhow::Result<ConfigMap> {
-    let map = from_value(json!({"metadata": {"name": name}, "data": {"door": "blue"}}))?;
-    Ok(Api::default_namespaced(client.clone()).create(&PostParams::default(), &map).await?)
+pub(crate) async fn create(client: &Client, name: &str) -> anyhow::Result<ConfigMap> {
+    let map = from_value(json!({"metadata": {"name": name}, "data": {"color": "blue"}}))?;
+    let maps = Api::default_namespaced(client.clone());
+    Ok(maps.create(&PostParams::default(), &map).await?)
 }
 
-/// What kubectl would do.
-async fn change(client: &Client) -> anyhow::Result<()> {
+/// Creates, updates and deletes an object, as another client of the cluster would.
+async fn change_objects(client: &Client) -> anyhow::Result<()> {
     let maps = Api::<ConfigMap>::default_namespaced(client.clone());
-    let mut map = make(client, "second").await?;
-    map.data = Some([("door".to_owned(), "red".to_owned())].into());
+    let mut map = create(client, "second").await?;
+    map.data = Some([("color".to_owned(), "red".to_owned())].into());
     maps.replace("second", &PostParams::default(), &map).await?;
     maps.delete("second", &DeleteParams::default()).await?;
     Ok(())

@@ -1,10 +1,13 @@
-//! Watch kinds that are known only when an object refers to them, each once, and let go of them again. `cargo run --example dynamic_watch`
+//! Watch kinds that are known only at run time: `cargo run --example dynamic_watch`
+//!
+//! A `Cluster` names the kind of its infrastructure. The reconciler starts a watch of each kind at
+//! the first reference to it. The CRD of the kind may be installed later.
 
 use kube::{CustomResource, CustomResourceExt, core::DynamicObject};
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, from_value, json};
 use std::{
     collections::{HashMap, hash_map::Entry},
     future::pending,
@@ -13,78 +16,70 @@ use std::{
 use steersman::{
     client::owner,
     controller::{WatchError, WatchHandle, WatchState},
-    predicate::Predicate,
     prelude::*,
-    source::{Kind, Watch},
+    reconcile::{Context, Result},
+    source::Kind,
     testing::{Env, TestServer},
 };
 use tokio::sync::mpsc;
 
 #[derive(CustomResource, JsonSchema, Clone, Debug, Serialize, Deserialize)]
-#[kube(group = "cluster.example.com", version = "v1", kind = "Cluster", namespaced)]
+#[kube(group = "example.com", version = "v1", kind = "Cluster", namespaced)]
 struct ClusterSpec {
-    infrastructure: Infrastructure,
-}
-#[derive(JsonSchema, Clone, Debug, Serialize, Deserialize)]
-struct Infrastructure {
-    group: String,
-    version: String,
-    kind: String,
+    infrastructure_kind: String,
 }
 
-type GroupKind = (String, String);
+fn infrastructure(kind: &str) -> GroupVersionKind {
+    GroupVersionKind::gvk("infra.example.com", "v1", kind)
+}
 
-struct ObjectTracker {
+/// Holds one watch per infrastructure kind.
+struct WatchTracker {
     controller: Controller,
-    cache: Cache,
-    predicates: Vec<Arc<dyn Predicate<DynamicObject>>>,
-    watched: Mutex<HashMap<GroupKind, WatchHandle>>,
+    watches: Mutex<HashMap<String, WatchHandle>>,
 }
 
-impl ObjectTracker {
-    /// One watch per group and kind, whatever the version. `watch` does not wait, so the lock spans all of it; when it fails nothing stays behind, and a watch
-    /// that failed later is replaced.
-    fn watch(&self, gvk: &GroupVersionKind) -> Result<(), WatchError> {
-        let mut watched = self.watched.lock();
-        watched.retain(|_, watch| !matches!(watch.state(), WatchState::Failed(_)));
-        if let Entry::Vacant(entry) = watched.entry((gvk.group.clone(), gvk.kind.clone())) {
-            let watch = Watch::from(Select::dynamic(gvk.clone()));
-            let watch = self.predicates.iter().cloned().fold(watch, Watch::filter);
-            let watch = watch.filter(predicate::object(not_paused));
-            let source = Kind::with_cache(&self.cache, watch, handler::owner::<Cluster>());
+impl WatchTracker {
+    /// Starts a watch of `kind`, unless one is running. A watch that has failed is replaced.
+    fn start(&self, kind: &str) -> Result<(), WatchError> {
+        let mut watches = self.watches.lock();
+        watches.retain(|_, watch| !matches!(watch.state(), WatchState::Failed(_)));
+        if let Entry::Vacant(entry) = watches.entry(kind.to_owned()) {
+            let select = Select::dynamic(infrastructure(kind));
+            let source = Kind::new(select, handler::owner::<Cluster>());
             entry.insert(self.controller.watch(source)?);
         }
         Ok(())
     }
 
-    async fn untrack(&self, key: &GroupKind) {
-        let watch = self.watched.lock().remove(key);
+    async fn stop(&self, kind: &str) {
+        let watch = self.watches.lock().remove(kind);
         if let Some(watch) = watch {
             watch.stop().await;
         }
     }
 }
 
-fn not_paused<K>(object: &Object<K>) -> bool {
-    !object.meta().annotations().contains("cluster.example.com/paused")
-}
-
 struct ClusterReconciler {
     client: Client,
-    tracker: Arc<ObjectTracker>,
-    seen: mpsc::UnboundedSender<bool>,
+    tracker: Arc<WatchTracker>,
+    /// Receives whether the infrastructure of the reconciled Cluster exists.
+    results: mpsc::UnboundedSender<bool>,
 }
 
 impl Reconciler for ClusterReconciler {
     async fn reconcile(&self, request: Request, _cx: &Context) -> Result<Outcome> {
-        let Some(cluster) = self.client.get::<Cluster>(&request).await? else { return Ok(Outcome::done()) };
-        let Infrastructure { group, version, kind } = &cluster.spec.infrastructure;
-        let gvk = GroupVersionKind::gvk(group, version, kind);
-        self.tracker.watch(&gvk)?;
-        // The kind may be installed later: until it is, there is nothing of it.
-        let infrastructure = self.client.live().dynamic(&gvk).get(&request).await.unwrap_or_default();
-        println!("{request}: its {kind} is there: {}", infrastructure.is_some());
-        self.seen.send(infrastructure.is_some())?;
+        let Some(cluster) = self.client.get::<Cluster>(&request).await? else {
+            return Ok(Outcome::done());
+        };
+        let kind = &cluster.spec.infrastructure_kind;
+        self.tracker.start(kind)?;
+        let live = self.client.live();
+        let object = live.dynamic(&infrastructure(kind)).get(&request).await;
+        // The request fails while the CRD is not installed.
+        let exists = object.is_ok_and(|object| object.is_some());
+        println!("{request}: {kind} exists: {exists}");
+        self.results.send(exists)?;
         Ok(Outcome::done())
     }
 }
@@ -96,52 +91,59 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     let cache = Cache::new(server.client()?, CacheOptions::default())?;
     let client = Client::new(server.client()?)?.with_cache(cache.clone());
 
-    let builder = Controller::builder("cluster").cache(&cache).for_::<Cluster>();
-    let tracker = Arc::new(ObjectTracker {
+    let builder = Controller::builder("cluster")
+        .cache(&cache)
+        .for_::<Cluster>();
+    let tracker = Arc::new(WatchTracker {
         controller: builder.handle(),
-        cache: cache.clone(),
-        predicates: vec![Arc::new(predicate::ResourceVersionChanged)],
-        watched: Mutex::default(),
+        watches: Mutex::default(),
     });
-    let (seen, mut reconciled) = mpsc::unbounded_channel();
-    let reconciler = ClusterReconciler { client: client.clone(), tracker: tracker.clone(), seen };
+    let (results, mut reconciled) = mpsc::unbounded_channel();
+    let reconciler = ClusterReconciler {
+        client: client.clone(),
+        tracker: tracker.clone(),
+        results,
+    };
     let (controller, task) = builder.build(reconciler)?;
-    tokio::spawn(cache.clone().run_until(pending()));
+    tokio::spawn(cache.run_until(pending()));
     let running = tokio::spawn(task.run_until(pending()));
 
-    println!("-- a cluster whose infrastructure nobody knows yet");
-    let infrastructure =
-        Infrastructure { group: "infra.example.com".into(), version: "v1".into(), kind: "Rack".into() };
-    let mut cluster = Cluster::new("east", ClusterSpec { infrastructure });
-    cluster.metadata.namespace = Some("default".into());
-    let cluster = client.create(&cluster).await?;
+    println!("-- create a Cluster whose infrastructure kind is not installed");
+    let cluster = json!({
+        "metadata": {"namespace": "default", "name": "east"},
+        "spec": {"infrastructure_kind": "Rack"},
+    });
+    let cluster = client.create::<Cluster>(&from_value(cluster)?).await?;
     while reconciled.recv().await == Some(true) {}
 
-    println!("-- its kind is installed, and one is made: that is told without anybody asking for it");
-    server.install([rack_definition()]).await?;
+    println!("-- install the kind and create an object: its event enqueues the Cluster");
+    server.install([rack_crd()]).await?;
     let rack = json!({
-        "apiVersion": "infra.example.com/v1", "kind": "Rack", "metadata": {"namespace": "default", "name": "east"},
+        "apiVersion": "infra.example.com/v1", "kind": "Rack",
+        "metadata": {"namespace": "default", "name": "east"},
     });
-    let mut rack: DynamicObject = serde_json::from_value(rack)?;
+    let mut rack: DynamicObject = from_value(rack)?;
     owner::set_controller(&cluster, &mut rack)?;
     client.create(&rack).await?;
     while reconciled.recv().await == Some(false) {}
-    println!("watching {:?}", controller.watches());
+    println!("watches: {:?}", controller.watches());
 
-    println!("-- nobody refers to it any more");
-    tracker.untrack(&("infra.example.com".into(), "Rack".into())).await;
-    println!("watching {:?}", controller.watches());
+    println!("-- stop the watch");
+    tracker.stop("Rack").await;
+    println!("watches: {:?}", controller.watches());
     controller.stop().await;
     running.await?
 }
 
-fn rack_definition() -> serde_json::Value {
+fn rack_crd() -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object"}});
+    let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
     json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "racks.infra.example.com"},
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "racks.infra.example.com"},
         "spec": {
-            "group": "infra.example.com", "scope": "Namespaced", "names": {"plural": "racks", "kind": "Rack"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
+            "group": "infra.example.com", "scope": "Namespaced", "versions": [version],
+            "names": {"plural": "racks", "kind": "Rack"},
         },
     })
 }

@@ -1,4 +1,6 @@
-//! One controller over clusters that come and go. `cargo run --example multi_cluster`
+//! One controller for several clusters: `cargo run --example multi_cluster`
+//!
+//! Clusters join and leave while the controller runs. Each has a cache and a watch of its own.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
@@ -8,6 +10,7 @@ use steersman::{
     controller::WatchHandle,
     prelude::*,
     reconcile::ClusterRequest,
+    reconcile::{Context, Result},
     source::Kind,
     testing::{Env, TestServer},
 };
@@ -16,27 +19,28 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// The clients of the clusters that are there.
+/// Clients of the clusters that have joined, by name.
 type Clusters = Arc<Mutex<HashMap<String, Client>>>;
 
-struct Fleet {
+struct FleetReconciler {
     clusters: Clusters,
-    seen: mpsc::UnboundedSender<ClusterRequest>,
+    reconciled: mpsc::UnboundedSender<ClusterRequest>,
 }
 
-impl Reconciler<ClusterRequest> for Fleet {
+impl Reconciler<ClusterRequest> for FleetReconciler {
     async fn reconcile(&self, request: ClusterRequest, _cx: &Context) -> Result<Outcome> {
         let client = self.clusters.lock().get(&*request.cluster).cloned();
-        // One that has left is done with.
-        let Some(client) = client else { return Ok(Outcome::done()) };
+        let Some(client) = client else {
+            return Ok(Outcome::done()); // the cluster has left
+        };
         let map = client.get::<ConfigMap>(&request.request).await?;
-        println!("{request}: there: {}", map.is_some());
-        self.seen.send(request)?;
+        println!("{request}: exists: {}", map.is_some());
+        self.reconciled.send(request)?;
         Ok(Outcome::done())
     }
 }
 
-/// A cluster that takes part.
+/// A cluster that has joined.
 struct Member {
     name: &'static str,
     client: Client,
@@ -46,32 +50,45 @@ struct Member {
 }
 
 impl Member {
+    /// Starts a cache for the cluster and adds a watch on it to the controller.
     fn join(
         name: &'static str,
         server: &Env,
-        fleet: &Controller<ClusterRequest>,
-        all: &Clusters,
+        controller: &Controller<ClusterRequest>,
+        clusters: &Clusters,
     ) -> anyhow::Result<Self> {
         let cache = Cache::new(server.client()?, CacheOptions::default())?;
         let client = Client::new(server.client()?)?.with_cache(cache.clone());
         let handler = handler::in_cluster(name, handler::object());
-        let watch = fleet.watch(Kind::with_cache(&cache, Select::<ConfigMap>::new(), handler))?;
+        let watch = controller.watch(Kind::with_cache(
+            &cache,
+            Select::<ConfigMap>::new(),
+            handler,
+        ))?;
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(cache.run_until(async { drop(stopped.await) }));
-        all.lock().insert(name.to_owned(), client.clone());
-        Ok(Self { name, client, watch, stop, running })
+        clusters.lock().insert(name.to_owned(), client.clone());
+        Ok(Self {
+            name,
+            client,
+            watch,
+            stop,
+            running,
+        })
     }
 
-    async fn make(&self, name: &str) -> anyhow::Result<()> {
+    async fn create(&self, name: &str) -> anyhow::Result<()> {
         let map = json!({"metadata": {"namespace": "default", "name": name}});
-        self.client.create::<ConfigMap>(&serde_json::from_value(map)?).await?;
+        self.client
+            .create::<ConfigMap>(&serde_json::from_value(map)?)
+            .await?;
         Ok(())
     }
 
-    /// When this returns, nothing of it is told any more, and its cache has ended.
-    async fn leave(self, all: &Clusters) -> anyhow::Result<()> {
+    /// Stops the watch and the cache. No handler is called for the cluster afterwards.
+    async fn leave(self, clusters: &Clusters) -> anyhow::Result<()> {
         self.watch.stop().await;
-        all.lock().remove(self.name);
+        clusters.lock().remove(self.name);
         drop(self.stop);
         Ok(self.running.await??)
     }
@@ -80,28 +97,32 @@ impl Member {
 #[tokio::main]
 pub(crate) async fn main() -> anyhow::Result<()> {
     let clusters = Clusters::default();
-    let (seen, mut reconciled) = mpsc::unbounded_channel();
-    let (fleet, task) = Controller::builder("fleet").build(Fleet { clusters: clusters.clone(), seen })?;
+    let (sender, mut reconciled) = mpsc::unbounded_channel();
+    let (controller, task) = Controller::builder("fleet").build(FleetReconciler {
+        clusters: clusters.clone(),
+        reconciled: sender,
+    })?;
     let running = tokio::spawn(task.run_until(pending()));
 
     println!("-- two clusters join");
-    let (in_eu, in_us) = (Env::embedded()?, Env::embedded()?);
-    let eu = Member::join("eu", &in_eu, &fleet, &clusters)?;
-    let us = Member::join("us", &in_us, &fleet, &clusters)?;
+    let eu_server = Env::embedded()?;
+    let us_server = Env::embedded()?;
+    let eu = Member::join("eu", &eu_server, &controller, &clusters)?;
+    let us = Member::join("us", &us_server, &controller, &clusters)?;
     eu.watch.await_synced().await?;
-    eu.make("colors").await?;
-    us.make("colors").await?;
+    eu.create("colors").await?;
+    us.create("colors").await?;
     for _ in 0..2 {
         reconciled.recv().await;
     }
 
-    println!("-- one leaves, the other goes on");
+    println!("-- one cluster leaves");
     eu.leave(&clusters).await?;
-    us.make("shapes").await?;
+    us.create("shapes").await?;
     let last = reconciled.recv().await.map(|request| request.to_string());
     assert_eq!(last.as_deref(), Some("us: default/shapes"));
 
     us.leave(&clusters).await?;
-    fleet.stop().await;
+    controller.stop().await;
     running.await?
 }

@@ -1,25 +1,18 @@
-//! A controller for a custom resource: what it owns, what it refers to, and a periodic check. `cargo run --example quickstart`
+//! A controller that renders each `Website` to a `ConfigMap`: `cargo run --example quickstart`
 //!
-//! It runs on the embedded API server: no cluster is needed. With one, the connection is `Config::infer().await?`.
+//! It starts its own API server. On a cluster, pass `Config::infer().await?` to `Manager::builder`.
 
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{CustomResource, CustomResourceExt};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
-use std::{future::pending, time::Duration};
-use steersman::{
-    cache::{Events, Notice},
-    client::{Patch, owner},
-    prelude::*,
-    testing::{Env, TestServer},
-};
+use serde_json::{from_value, json};
+use steersman::testing::{Env, TestServer};
+use steersman::{cache::InformerEvent, client::owner, prelude::*, reconcile::Context};
 
-#[derive(CustomResource, JsonSchema, Clone, Debug, Serialize, Deserialize)]
+#[derive(CustomResource, schemars::JsonSchema, Clone, Debug, Serialize, Deserialize)]
 #[kube(group = "example.com", version = "v1", kind = "Website", namespaced)]
 struct WebsiteSpec {
-    /// The config map with its settings.
-    config: String,
+    title: String,
 }
 
 struct WebsiteReconciler {
@@ -27,96 +20,41 @@ struct WebsiteReconciler {
 }
 
 impl Reconciler for WebsiteReconciler {
-    async fn reconcile(&self, request: Request, cx: &Context) -> Result<Outcome> {
-        let Some(site) = self.client.get::<Website>(&request).await? else { return Ok(Outcome::done()) };
-        let reasons: Vec<_> = cx.reasons().iter().map(ToString::to_string).collect();
-        let config = self.client.get::<ConfigMap>(&Request::new("default", &site.spec.config)).await?;
-        let image = config.and_then(|config| config.data.as_ref()?.get("image").cloned());
-        let image = image.unwrap_or_else(|| "nginx".into());
-        println!("{request} is to run {image}: looked at because of {}", reasons.join(", "));
-
-        // Made if it is not there, patched if it differs, left alone otherwise.
-        let wanted: Deployment = serde_json::from_value(json!({
-            "metadata": {"namespace": "default", "name": request.name()},
-            "spec": {
-                "selector": {"matchLabels": {"website": request.name()}},
-                "template": {
-                    "metadata": {"labels": {"website": request.name()}},
-                    "spec": {"containers": [{"name": "web", "image": "nginx"}]},
-                },
-            },
-        }))?;
-        let made = self.client.create_or_patch(wanted, |deployment| {
-            if let Some(pod) = &mut deployment.spec.template.spec {
-                pod.containers[0].image = Some(image.clone());
-            }
-            Ok(owner::set_controller(&*site, deployment)?)
+    async fn reconcile(&self, request: Request, _cx: &Context) -> anyhow::Result<Outcome> {
+        let Some(site) = self.client.get::<Website>(&request).await? else {
+            return Ok(Outcome::done()); // deleted
+        };
+        let metadata = json!({"namespace": request.namespace(), "name": request.name()});
+        let config: ConfigMap = from_value(json!({"metadata": metadata}))?;
+        let written = self.client.create_or_patch(config, |config| {
+            let data = config.data.get_or_insert_default();
+            data.insert("index.html".into(), format!("<h1>{}</h1>", site.spec.title));
+            Ok(owner::set_controller(&site, config)?)
         });
-        made.await?;
-        Ok(Outcome::requeue_after(Duration::from_mins(5)))
+        let (change, _) = written.await?;
+        println!("ConfigMap {request}: {change:?}");
+        Ok(Outcome::done())
     }
-}
-
-/// A config map says by a label whom it is for.
-fn websites_using(config: &Object<ConfigMap>) -> Option<Request> {
-    Some(Request::new(config.namespace()?, config.meta().labels().get("website")?))
 }
 
 #[tokio::main]
 pub(crate) async fn main() -> anyhow::Result<()> {
     let server = Env::embedded()?;
     server.install([Website::crd()]).await?;
-    let cache = Cache::new(server.client()?, CacheOptions::default())?;
-    let client = Client::new(server.client()?)?.with_cache(cache.clone());
-
-    let (controller, task) = Controller::builder("website")
-        .cache(&cache)
+    let manager = Manager::builder(server.client()?).build()?;
+    let client = manager.client();
+    manager
+        .controller("website")
         .for_::<Website>()
-        .owns::<Deployment>()
-        .watches::<ConfigMap>(handler::map(websites_using))
-        .max_concurrent(8)
-        .build(WebsiteReconciler { client: client.clone() })?;
-    let mut deployments = cache.informer::<Deployment>()?.events();
-    tokio::spawn(cache.run_until(pending()));
-    let running = tokio::spawn(task.run_until(pending()));
+        .owns::<ConfigMap>()
+        .reconcile(WebsiteReconciler { client })?;
 
-    println!("-- somebody makes a website");
-    let mut site = Website::new("shop", WebsiteSpec { config: "shop".into() });
-    site.metadata.namespace = Some("default".into());
-    client.create(&site).await?;
-    until_image(&mut deployments, "nginx").await;
+    let title = "My shop".to_owned();
+    let site = Website::new("shop", WebsiteSpec { title });
+    manager.client().namespace("default").create(&site).await?;
 
-    println!("-- and a config map for it");
-    let config = json!({
-        "metadata": {"namespace": "default", "name": "shop", "labels": {"website": "shop"}}, "data": {"image": "caddy"},
-    });
-    client.create::<ConfigMap>(&serde_json::from_value(config)?).await?;
-    until_image(&mut deployments, "caddy").await;
-
-    println!("-- somebody changes the deployment by hand");
-    let patch =
-        Patch::Merge(json!({"spec": {"template": {"spec": {"containers": [{"name": "web", "image": "oops"}]}}}}));
-    client.patch::<Deployment>(&Request::new("default", "shop"), &patch).await?;
-    until_image(&mut deployments, "oops").await;
-    until_image(&mut deployments, "caddy").await;
-
-    println!("-- and deletes it");
-    client.delete::<Deployment>(&Request::new("default", "shop")).await?;
-    until_image(&mut deployments, "caddy").await;
-
-    controller.stop().await;
-    running.await?
-}
-
-/// Until a deployment with this image is made, or becomes one.
-async fn until_image(deployments: &mut Events<Deployment>, image: &str) {
-    while let Some(notice) = deployments.next().await {
-        let Notice::Event(Event::Create { object, .. } | Event::Update { new: object, .. }) = notice else {
-            continue;
-        };
-        let pod = object.decode().ok().and_then(|deployment| deployment.spec.template.spec.clone());
-        if pod.and_then(|pod| pod.containers.into_iter().next()?.image).as_deref() == Some(image) {
-            return;
-        }
-    }
+    // Stop when the cache has the ConfigMap. A program stops at `signals::shutdown()`.
+    let mut configs = manager.cache().informer::<ConfigMap>()?.events();
+    let created = async move { while let Some(InformerEvent::Synced) = configs.next().await {} };
+    manager.run_until(created).await
 }

@@ -1,12 +1,23 @@
-//! From kinds to a controller: `manager.controller("website").for_::<Website>().owns::<Deployment>().reconcile(reconciler)`.
+//! Builder that assembles a controller from the kinds it watches.
 //!
-//! * [`for_`](Builder::for_) is the kind that is reconciled, [`owns`](Builder::owns) what it creates, [`watches`](Builder::watches) what matters otherwise,
-//!   [`watches_source`](Builder::watches_source) what comes from elsewhere.
-//! * Each has a `_with` for a selection: only some objects ([`Select`]), only some events ([`Select::filter`]), packed ([`Select::compact`]); a kind named
-//!   [`Metadata<K>`](crate::object::Metadata) is kept as metadata only.
-//! * [`filter`](Builder::filter) is for all of them. The rest are settings.
+//! `manager.controller("website").for_::<Website>().owns::<Deployment>().reconcile(reconciler)`
 //!
-//! What cannot be meant does not compile: `for_` twice, `owns` without `for_`, either with requests of another type.
+//! * [`for_`](Builder::for_) sets the kind to reconcile, [`owns`](Builder::owns) adds a kind that
+//!   the reconciler creates, [`watches`](Builder::watches) any other kind, and
+//!   [`watches_source`](Builder::watches_source) a source of another type.
+//! * Each has a variant `…_with` that takes a [`Select`], to watch only some objects, to drop some
+//!   events ([`Select::filter`]) or to cache a compact representation ([`Select::compact`]). The
+//!   kind [`Metadata<K>`](crate::object::Metadata) caches metadata only.
+//! * [`filter`](Builder::filter) adds a predicate to all watched kinds.
+//!
+//! `for_` and `owns` queue a [`Request`]. A controller with another type of request, such as
+//! [`ClusterRequest`](crate::reconcile::ClusterRequest), calls `watches` with a handler of that
+//! type: [`handler::in_cluster`] or [`handler::wrap`] around [`handler::object`] or
+//! [`handler::owner`]. A source of another cluster's cache is added by
+//! [`Kind::with_cache`](crate::source::Kind::with_cache).
+//!
+//! These mistakes do not compile: a second `for_`, `owns` without `for_`, a reconciler whose
+//! request type differs, and `reconcile` without a manager.
 //!
 //! ```compile_fail
 //! # use {steersman::prelude::*, k8s_openapi::api::core::v1::*};
@@ -25,17 +36,17 @@
 //! ```compile_fail
 //! # use {steersman::prelude::*, k8s_openapi::api::core::v1::*};
 //! # fn f(reconciler: impl Reconciler) {
-//! let _ = Controller::builder("x").for_::<Pod>().reconcile(reconciler); // by which manager?
+//! let _ = Controller::builder("x").for_::<Pod>().reconcile(reconciler); // no manager
 //! # }
 //! ```
 //!
-//! What can be known only then is an error of [`build`](Builder::build), which says what to do.
+//! [`build`](Builder::build) returns all other mistakes as a [`BuildError`].
 
 use crate::{
     cache::{Cache, Select},
     controller::{
-        Controller, ControllerMetrics, ControllerTask, Defaults, GroupLimit, Options, Parts, PerGroup, Settings,
-        WatchError,
+        Controller, ControllerMetrics, ControllerTask, Defaults, GroupLimit, Options, Parts,
+        PerGroup, Settings, WatchError,
     },
     handler::{self, Handler},
     manager::{ManagerError, ManagerHandle},
@@ -59,24 +70,27 @@ pub struct Primary {
     namespaced: Option<bool>,
 }
 
-/// State of a builder that no manager made.
+/// State of a builder without a manager.
 #[derive(Debug)]
 pub struct NoManager;
 
-/// Made by [`ManagerHandle::controller`] or [`Controller::builder`]. The type of requests follows from what is watched and reconciled.
+/// Builder of a controller.
+///
+/// [`ManagerHandle::controller`] and [`Controller::builder`] create one. The request type is
+/// inferred from the handlers and the reconciler.
 #[must_use = "finish with `reconcile` or `build`"]
 pub struct Builder<R: Key, P = NoPrimary, M = ManagerHandle> {
     primary: P,
     manager: M,
-    rest: Rest<R>,
+    rest: BuilderState<R>,
 }
 
-/// What does not depend on whether there is a primary kind.
-struct Rest<R: Key> {
+/// Settings that do not depend on the state of the builder.
+struct BuilderState<R: Key> {
     handle: Controller<R>,
     cache: Option<Cache>,
-    sources: Vec<Box<Watched<R>>>,
-    filters: Filters,
+    sources: Vec<Box<DeclaredWatch<R>>>,
+    filters: Predicates,
     options: Options,
     defaults: Defaults,
     limiter: Option<Limiter<R>>,
@@ -85,27 +99,42 @@ struct Rest<R: Key> {
     metrics: Option<ControllerMetrics>,
 }
 
-type Filters = Vec<Arc<dyn Predicate<AnyKind>>>;
+type Predicates = Vec<Arc<dyn Predicate<AnyKind>>>;
 
-/// A source that is watched when all filters are known.
-type Watched<R> = dyn FnOnce(&Controller<R>, &Filters) -> Result<(), WatchError> + Send;
+/// Deferred call of [`Controller::watch`], made when all predicates are known.
+type DeclaredWatch<R> = dyn FnOnce(&Controller<R>, &Predicates) -> Result<(), WatchError> + Send;
 
 impl<R: Key> Controller<R> {
-    /// A controller that you run yourself, see [`Builder::build`]. The name is that of its metrics and logs.
+    /// Creates a builder for a controller that the caller runs, see [`Builder::build`].
+    ///
+    /// Metrics and logs identify the controller by `name`.
     pub fn builder(name: &str) -> Builder<R, NoPrimary, NoManager> {
-        Builder { primary: NoPrimary, manager: NoManager, rest: Rest::new(name) }
+        Builder {
+            primary: NoPrimary,
+            manager: NoManager,
+            rest: BuilderState::new(name),
+        }
     }
 }
 
 impl ManagerHandle {
-    /// A controller that this manager runs, on its cache and with its defaults. The name is that of its metrics and logs, and must be free in this manager.
+    /// Creates a builder for a controller with the cache and defaults of this manager.
+    ///
+    /// Metrics and logs identify the controller by `name`, which must be unique in the manager.
     pub fn controller<R: Key>(&self, name: &str) -> Builder<R> {
-        let builder = Builder { primary: NoPrimary, manager: self.clone(), rest: Rest::new(name) };
-        builder.cache(&self.cache()).defaults(self.defaults()).metrics(self.controller_metrics())
+        let builder = Builder {
+            primary: NoPrimary,
+            manager: self.clone(),
+            rest: BuilderState::new(name),
+        };
+        builder
+            .cache(&self.cache())
+            .defaults(self.defaults())
+            .metrics(self.controller_metrics())
     }
 }
 
-impl<R: Key> Rest<R> {
+impl<R: Key> BuilderState<R> {
     fn new(name: &str) -> Self {
         Self {
             handle: Controller::unbuilt(name),
@@ -123,28 +152,44 @@ impl<R: Key> Rest<R> {
 }
 
 impl<M> Builder<Request, NoPrimary, M> {
-    /// The kind to reconcile: each event of an object is a request for it.
+    /// Sets the kind to reconcile. Each event enqueues a request for its object.
     pub fn for_<K: StaticKind>(self) -> Builder<Request, Primary, M> {
         self.for_with(Select::<K>::new())
     }
 
-    /// [`Self::for_`] with a narrower selection, filters, another form, or a kind named at run time.
-    pub fn for_with<K: KubeObject>(self, watch: impl Into<Watch<K>>) -> Builder<Request, Primary, M> {
+    /// Sets the kind to reconcile, with selectors, predicates or a dynamic kind.
+    ///
+    /// See [`Self::for_`].
+    pub fn for_with<K: KubeObject>(
+        self,
+        watch: impl Into<Watch<K>>,
+    ) -> Builder<Request, Primary, M> {
         let watch = watch.into();
-        let primary =
-            Primary { gvk: watch.gvk().clone(), namespaced: K::static_resource().map(|(_, namespaced)| namespaced) };
+        let primary = Primary {
+            gvk: watch.gvk().clone(),
+            namespaced: K::static_resource().map(|(_, namespaced)| namespaced),
+        };
         let Self { rest, manager, .. } = self.watches_with(watch, handler::object());
-        Builder { primary, manager, rest }
+        Builder {
+            primary,
+            manager,
+            rest,
+        }
     }
 }
 
 impl<M> Builder<Request, Primary, M> {
-    /// A kind that the reconciler creates with a controller reference to the primary object: its events are requests for that.
+    /// Watches a kind that the reconciler creates with a controller reference.
+    ///
+    /// Each event enqueues a request for the primary object that the reference names.
     pub fn owns<K: StaticKind>(self) -> Self {
         self.owns_with(Select::<K>::new())
     }
 
-    /// [`Self::owns`] with a selection. For every owner instead of the controlling one use [`Self::watches_with`] and [`handler::Owner::any`].
+    /// Watches an owned kind, with selectors and predicates.
+    ///
+    /// See [`Self::owns`]. To enqueue every owner instead of the controlling one, use
+    /// [`Self::watches_with`] and [`handler::Owner::any`].
     pub fn owns_with<K: KubeObject>(self, watch: impl Into<Watch<K>>) -> Self {
         let owner = handler::owner_in(self.primary.gvk.clone(), self.primary.namespaced);
         self.watches_with(watch, owner)
@@ -152,45 +197,58 @@ impl<M> Builder<Request, Primary, M> {
 }
 
 impl<R: Key, P: Kinded, M> Builder<R, P, M> {
-    /// A kind that matters otherwise.
+    /// Watches a kind whose events `handler` maps to requests.
     pub fn watches<K: StaticKind>(self, handler: impl Handler<K, R>) -> Self {
         self.watches_with(Select::<K>::new(), handler)
     }
 
-    /// [`Self::watches`] with a selection.
-    pub fn watches_with<K: KubeObject>(mut self, watch: impl Into<Watch<K>>, handler: impl Handler<K, R>) -> Self {
+    /// Watches a kind with selectors and predicates. See [`Self::watches`].
+    pub fn watches_with<K: KubeObject>(
+        mut self,
+        watch: impl Into<Watch<K>>,
+        handler: impl Handler<K, R>,
+    ) -> Self {
         let kind = Kind::new(watch, handler);
-        self.rest
-            .sources
-            .push(Box::new(move |controller, filters| controller.watch(kind.behind(filters.clone())).map(drop)));
+        self.rest.sources.push(Box::new(move |controller, filters| {
+            controller
+                .watch(kind.controller_predicates(filters.clone()))
+                .map(drop)
+        }));
         self
     }
 
-    /// Any source. [`Self::filter`] is not for it.
+    /// Watches any source. [`Self::filter`] does not apply to it.
     pub fn watches_source(mut self, source: impl Source<R>) -> Self {
-        self.rest.sources.push(Box::new(move |controller, _| controller.watch(source).map(drop)));
+        self.rest.sources.push(Box::new(move |controller, _| {
+            controller.watch(source).map(drop)
+        }));
         self
     }
 
-    /// For every kind that this builder watches, whether it was named before or after this, before its own filters. What [`Controller::watch`] is given later has
-    /// only its own.
+    /// Adds a predicate to every kind of this builder, added before or after this call.
+    ///
+    /// It is evaluated before the predicates of the kind. Sources that are passed to
+    /// [`Controller::watch`] later are not affected.
     pub fn filter(mut self, predicate: impl Predicate<AnyKind>) -> Self {
         self.rest.filters.push(Arc::new(predicate));
         self
     }
 
-    /// See [`Options::max_concurrent`].
+    /// Sets the number of concurrent reconciles, see [`Options::max_concurrent`].
     pub fn max_concurrent(self, workers: usize) -> Self {
-        self.options(Options { max_concurrent: Some(workers), ..Options::default() })
+        self.options(Options {
+            max_concurrent: Some(workers),
+            ..Options::default()
+        })
     }
 
-    /// Sets what is `Some`; the rest stays as it was.
+    /// Sets the options that are `Some`, and keeps the others.
     pub fn options(mut self, options: Options) -> Self {
         self.rest.options = options.or(&self.rest.options);
         self
     }
 
-    /// What is inherited where [`Self::options`] say nothing.
+    /// Sets the defaults of options that [`Self::options`] does not set.
     pub fn defaults(mut self, defaults: &Defaults) -> Self {
         self.rest.defaults = defaults.clone();
         self
@@ -205,15 +263,20 @@ impl<R: Key, P: Kinded, M> Builder<R, P, M> {
         self
     }
 
-    /// One turn in so many goes to the oldest request of a lower priority: see [`QueueOptions::share`]. 16 by default.
+    /// Sets how often the oldest request of a lower priority is served first.
+    ///
+    /// See [`QueueOptions::share`]. Default: 16, which is every 16th request.
     pub fn share(mut self, turns: u32) -> Self {
         self.rest.share = Some(turns);
         self
     }
 
-    /// At most `n` at once among requests of one group: of a namespace, or of a tenant. Others wait without taking a worker; of those the highest priority is first.
+    /// Limits the concurrent reconciles per group, such as a namespace or a tenant.
     ///
-    /// `group` must say the same of the same request each time.
+    /// Further requests of the group wait without occupying a worker. The one with the highest
+    /// priority is the first to continue.
+    ///
+    /// `group` must always return the same group for the same request.
     pub fn max_per_group<G: Hash + Eq + Send + Sync + 'static>(
         mut self,
         n: usize,
@@ -223,26 +286,44 @@ impl<R: Key, P: Kinded, M> Builder<R, P, M> {
         self
     }
 
-    /// Where kinds are watched. Without one, only sources that bring their own cache, or need none, can be watched.
+    /// Sets the cache of the watched kinds.
+    ///
+    /// Without a cache, only sources that have their own or need none can be watched.
     pub fn cache(mut self, cache: &Cache) -> Self {
         self.rest.cache = Some(cache.clone());
         self
     }
 
-    /// Where its numbers and its queue's are shown.
+    /// Exports the metrics of the controller and its queue to `metrics`.
     pub fn metrics(mut self, metrics: &ControllerMetrics) -> Self {
         self.rest.metrics = Some(metrics.clone());
         self
     }
 
-    /// The controller to be: for a reconciler that adds watches.
+    /// Returns a handle to the future controller, for a reconciler that adds watches.
     pub fn handle(&self) -> Controller<R> {
         self.rest.handle.clone()
     }
 
-    /// Finish; you run the task, also if a manager made this. Watching nothing yet is no error: [`Controller::watch`] may follow.
-    pub fn build(self, reconciler: impl Reconciler<R>) -> Result<(Controller<R>, ControllerTask<R>), BuildError> {
-        let Rest { handle, cache, sources, filters, options, defaults, limiter, share, groups, metrics } = self.rest;
+    /// Builds the controller. The caller runs the task, also if a manager made the builder.
+    ///
+    /// A controller without sources is valid. [`Controller::watch`] can add some later.
+    pub fn build(
+        self,
+        reconciler: impl Reconciler<R>,
+    ) -> Result<(Controller<R>, ControllerTask<R>), BuildError> {
+        let BuilderState {
+            handle,
+            cache,
+            sources,
+            filters,
+            options,
+            defaults,
+            limiter,
+            share,
+            groups,
+            metrics,
+        } = self.rest;
         let gvk = self.primary.gvk();
         let name = handle.name().to_owned();
         if name.is_empty() {
@@ -275,7 +356,13 @@ impl<R: Key, P: Kinded, M> Builder<R, P, M> {
             share,
             metrics: metrics.as_ref().map(|_| ControllerMetrics::of_queue()),
         });
-        handle.finish(Parts { queue, cache, gvk, settings, groups });
+        handle.finish(Parts {
+            queue,
+            cache,
+            gvk,
+            settings,
+            groups,
+        });
         let task = ControllerTask::new(handle.clone(), Arc::new(reconciler));
         for source in sources {
             source(&handle, &filters)?;
@@ -288,7 +375,10 @@ impl<R: Key, P: Kinded, M> Builder<R, P, M> {
 }
 
 impl<R: Key, P: Kinded> Builder<R, P> {
-    /// Finish; the manager runs it, at once if it is running. Watching nothing yet is no error: [`Controller::watch`] may follow.
+    /// Builds the controller and adds it to the manager.
+    ///
+    /// A manager that is running starts it at once. A controller without sources is valid.
+    /// [`Controller::watch`] can add some later.
     pub fn reconcile(self, reconciler: impl Reconciler<R>) -> Result<Controller<R>, BuildError> {
         let (manager, name) = (self.manager.clone(), self.rest.handle.name().to_owned());
         manager.claim(&name)?;
@@ -307,7 +397,7 @@ fn default_limiter<R: Key>() -> Limiter<R> {
     Limiter::default().jitter(0.1)
 }
 
-/// Whether there is a primary kind. Never implement it.
+/// Builder states, with or without a primary kind. Not meant to be implemented.
 pub trait Kinded {
     #[doc(hidden)]
     fn gvk(&self) -> Option<GroupVersionKind>;
@@ -334,31 +424,33 @@ impl<R: Key, P: fmt::Debug, M> fmt::Debug for Builder<R, P, M> {
     }
 }
 
-/// Why there is no controller.
+/// Error of building a controller.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// Metrics and logs need one.
-    #[error("a controller needs a name: give one to `Controller::builder`")]
+    /// The name is empty.
+    #[error("cannot build a controller: its name is empty; pass one to `Controller::builder`")]
     NoName,
-    /// Nothing would ever run.
-    #[error("controller {0}: max_concurrent is 0: set at least 1, or do not run it")]
+    /// `max_concurrent` is 0, so no request would be reconciled.
+    #[error("cannot build controller {0}: max_concurrent is 0; set at least 1, or do not run it")]
     NoWorkers(String),
-    /// Nothing would ever run.
-    #[error("controller {0}: max_per_group is 0: set at least 1")]
+    /// `max_per_group` is 0, so no request would be reconciled.
+    #[error("cannot build controller {0}: max_per_group is 0; set at least 1")]
     EmptyGroups(String),
-    /// Nothing would ever succeed.
-    #[error("controller {name}: {option} is 0: set a time, or leave it out")]
+    /// A time limit is 0, so every reconcile or start would time out.
+    #[error(
+        "cannot build controller {name}: {option} is 0; set a longer time, or remove the option"
+    )]
     NoTime {
-        /// The controller's.
+        /// Name of the controller.
         name: String,
-        /// Which one.
+        /// Name of the option.
         option: &'static str,
     },
-    /// One of its sources cannot be watched.
+    /// The controller cannot watch one of its sources.
     #[error(transparent)]
     Watch(#[from] WatchError),
-    /// The manager does not take it.
+    /// The manager rejects the controller.
     #[error(transparent)]
     Manager(#[from] ManagerError),
 }

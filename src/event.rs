@@ -1,4 +1,4 @@
-//! What happened to an object.
+//! Events: changes of objects, as predicates and handlers receive them.
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::Pod;
@@ -15,7 +15,9 @@
 use crate::object::{AnyKind, DecodeError, Object};
 use std::fmt;
 
-/// One change, as predicates and handlers see it. A reconciler never does: it sees only the key.
+/// One change of an object, passed to predicates and handlers.
+///
+/// A reconciler never receives events. It receives only the key of the object.
 ///
 /// # Slow handlers
 ///
@@ -36,100 +38,175 @@ use std::fmt;
 /// this crate work on it. A mapping or predicate that fails on it is logged and counted in
 /// [`WatchStats`](crate::source::WatchStats); it is not retried.
 pub enum Event<K = AnyKind> {
-    /// The object is there.
+    /// The object was created, or already existed when the watch started.
     Create {
-        /// As it is now.
+        /// Current state of the object.
         object: Object<K>,
-        /// Part of the list with which the watch began: it may have been there for long.
+        /// Whether the object is part of the list with which the watch started.
         initial: bool,
     },
-    /// The object changed. One deleted and recreated unseen arrives as one update with two uids.
+    /// The object changed.
+    ///
+    /// An object that was deleted and recreated while the watch was interrupted is one update whose
+    /// old and new objects have different UIDs.
     Update {
         /// State in the previous event; see [slow handlers](Self#slow-handlers) for exceptions.
         old: Object<K>,
-        /// What it is now.
+        /// Current state of the object.
         new: Object<K>,
     },
-    /// The object is gone.
+    /// The object was deleted.
     Delete {
-        /// The last state known.
+        /// Last known state of the object.
         object: Object<K>,
-        /// The deletion itself was missed: the object may have changed before it went.
+        /// Whether the deletion itself was missed.
+        ///
+        /// The object may have changed before it.
         state_unknown: bool,
     },
-    /// Something happened outside the cluster that concerns the object, or an informer received a
-    /// version of the object that does not decode.
+    /// An event outside the cluster, or an object that does not decode.
+    ///
+    /// An informer delivers it for a version of the object that does not decode.
     Generic {
-        /// Often only a name, see [`Object::named`]. From an informer: the metadata of the object.
-        /// `decode` returns why the rest does not decode.
+        /// The affected object, often only its name; see [`Object::named`].
+        ///
+        /// From an informer, it has the metadata of the object, and `decode` returns the error.
         object: Object<K>,
     },
 }
 
-/// Constructors for tests and for events of your own.
+/// Creation of an object, as closures for that kind of event receive it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct CreateEvent<'a, K> {
+    /// Current state of the object.
+    pub object: &'a Object<K>,
+    /// Whether the object is part of the list with which the watch began.
+    pub initial: bool,
+}
+
+/// Deletion of an object, as closures for that kind of event receive it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct DeleteEvent<'a, K> {
+    /// Last known state of the object.
+    pub object: &'a Object<K>,
+    /// Whether the deletion itself was missed.
+    ///
+    /// The object may have changed before it.
+    pub state_unknown: bool,
+}
+
 impl<K> Event<K> {
-    /// An object was created, and its creation was seen.
+    /// Creates an event for an object whose creation was observed.
     pub fn create(object: impl Into<Object<K>>) -> Self {
-        Self::Create { object: object.into(), initial: false }
+        Self::Create {
+            object: object.into(),
+            initial: false,
+        }
     }
 
-    /// An object changed.
+    /// Creates an event for a changed object.
     pub fn update(old: impl Into<Object<K>>, new: impl Into<Object<K>>) -> Self {
-        Self::Update { old: old.into(), new: new.into() }
+        Self::Update {
+            old: old.into(),
+            new: new.into(),
+        }
     }
 
-    /// An object was deleted, and its deletion was seen.
+    /// Creates an event for an object whose deletion was observed.
     pub fn delete(object: impl Into<Object<K>>) -> Self {
-        Self::Delete { object: object.into(), state_unknown: false }
+        Self::Delete {
+            object: object.into(),
+            state_unknown: false,
+        }
     }
 
-    /// Something else happened.
+    /// Creates an event for a cause other than a change of the object.
     pub fn generic(object: impl Into<Object<K>>) -> Self {
-        Self::Generic { object: object.into() }
+        Self::Generic {
+            object: object.into(),
+        }
     }
 }
 
-/// What is common to all four.
 impl<K> Event<K> {
-    /// The object as it is now; of an update the new one.
+    /// Returns the object; for an update, the new state.
     pub fn object(&self) -> &Object<K> {
         match self {
-            Self::Create { object, .. } | Self::Delete { object, .. } | Self::Generic { object } => object,
+            Self::Create { object, .. }
+            | Self::Delete { object, .. }
+            | Self::Generic { object } => object,
             Self::Update { new, .. } => new,
         }
     }
 
-    /// What it was before, of an update.
+    /// Returns the previous state, if the event is an update.
     pub fn old(&self) -> Option<&Object<K>> {
-        if let Self::Update { old, .. } = self { Some(old) } else { None }
+        if let Self::Update { old, .. } = self {
+            Some(old)
+        } else {
+            None
+        }
     }
 
-    /// Returns the error of a call of [`Object::decode`] that failed because the body was dropped.
+    /// Returns the error if a decode failed because the body was dropped.
+    ///
+    /// See [`Object::decode`].
     pub(crate) fn failed_decode(&self) -> Option<DecodeError> {
-        self.old().into_iter().chain([self.object()]).find_map(Object::failed_decode)
+        self.old()
+            .into_iter()
+            .chain([self.object()])
+            .find_map(Object::failed_decode)
     }
 
-    /// The same event with the kind forgotten: for what serves every kind.
+    /// Returns the event without its static kind, for code that handles every kind.
     pub fn erase(&self) -> Event {
         match self {
-            Self::Create { object, initial } => Event::Create { object: object.erase(), initial: *initial },
-            Self::Update { old, new } => Event::Update { old: old.erase(), new: new.erase() },
-            Self::Delete { object, state_unknown } => {
-                Event::Delete { object: object.erase(), state_unknown: *state_unknown }
-            }
-            Self::Generic { object } => Event::Generic { object: object.erase() },
+            Self::Create { object, initial } => Event::Create {
+                object: object.erase(),
+                initial: *initial,
+            },
+            Self::Update { old, new } => Event::Update {
+                old: old.erase(),
+                new: new.erase(),
+            },
+            Self::Delete {
+                object,
+                state_unknown,
+            } => Event::Delete {
+                object: object.erase(),
+                state_unknown: *state_unknown,
+            },
+            Self::Generic { object } => Event::Generic {
+                object: object.erase(),
+            },
         }
     }
 }
 
 impl Event {
-    /// With the kind that its informer was declared with.
+    /// Restores the kind with which the informer was declared.
     pub(crate) fn assume<K>(self) -> Event<K> {
         match self {
-            Self::Create { object, initial } => Event::Create { object: object.assume(), initial },
-            Self::Update { old, new } => Event::Update { old: old.assume(), new: new.assume() },
-            Self::Delete { object, state_unknown } => Event::Delete { object: object.assume(), state_unknown },
-            Self::Generic { object } => Event::Generic { object: object.assume() },
+            Self::Create { object, initial } => Event::Create {
+                object: object.assume(),
+                initial,
+            },
+            Self::Update { old, new } => Event::Update {
+                old: old.assume(),
+                new: new.assume(),
+            },
+            Self::Delete {
+                object,
+                state_unknown,
+            } => Event::Delete {
+                object: object.assume(),
+                state_unknown,
+            },
+            Self::Generic { object } => Event::Generic {
+                object: object.assume(),
+            },
         }
     }
 }
@@ -137,12 +214,24 @@ impl Event {
 impl<K> Clone for Event<K> {
     fn clone(&self) -> Self {
         match self {
-            Self::Create { object, initial } => Self::Create { object: object.clone(), initial: *initial },
-            Self::Update { old, new } => Self::Update { old: old.clone(), new: new.clone() },
-            Self::Delete { object, state_unknown } => {
-                Self::Delete { object: object.clone(), state_unknown: *state_unknown }
-            }
-            Self::Generic { object } => Self::Generic { object: object.clone() },
+            Self::Create { object, initial } => Self::Create {
+                object: object.clone(),
+                initial: *initial,
+            },
+            Self::Update { old, new } => Self::Update {
+                old: old.clone(),
+                new: new.clone(),
+            },
+            Self::Delete {
+                object,
+                state_unknown,
+            } => Self::Delete {
+                object: object.clone(),
+                state_unknown: *state_unknown,
+            },
+            Self::Generic { object } => Self::Generic {
+                object: object.clone(),
+            },
         }
     }
 }
@@ -150,13 +239,24 @@ impl<K> Clone for Event<K> {
 impl<K> fmt::Debug for Event<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Create { object, initial } => {
-                f.debug_struct("Create").field("object", object).field("initial", initial).finish()
-            }
-            Self::Update { old, new } => f.debug_struct("Update").field("old", old).field("new", new).finish(),
-            Self::Delete { object, state_unknown } => {
-                f.debug_struct("Delete").field("object", object).field("state_unknown", state_unknown).finish()
-            }
+            Self::Create { object, initial } => f
+                .debug_struct("Create")
+                .field("object", object)
+                .field("initial", initial)
+                .finish(),
+            Self::Update { old, new } => f
+                .debug_struct("Update")
+                .field("old", old)
+                .field("new", new)
+                .finish(),
+            Self::Delete {
+                object,
+                state_unknown,
+            } => f
+                .debug_struct("Delete")
+                .field("object", object)
+                .field("state_unknown", state_unknown)
+                .finish(),
             Self::Generic { object } => f.debug_struct("Generic").field("object", object).finish(),
         }
     }
@@ -176,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_is_about_the_new_object() {
+    fn the_object_of_an_update_is_the_new_one() {
         let event = Event::<Pod>::update(pod("web", 1), pod("web", 2));
         assert_eq!(event.object().meta().generation(), Some(2));
         assert_eq!(event.old().unwrap().meta().generation(), Some(1));
@@ -184,14 +284,20 @@ mod tests {
     }
 
     #[test]
-    fn an_erased_event_says_the_same() {
+    fn an_erased_event_has_the_same_content() {
         let object = || Object::from(pod("web", 1));
         let events = [
             Event::create(object()),
-            Event::Create { object: object(), initial: true },
+            Event::Create {
+                object: object(),
+                initial: true,
+            },
             Event::update(object(), object()),
             Event::delete(object()),
-            Event::Delete { object: object(), state_unknown: true },
+            Event::Delete {
+                object: object(),
+                state_unknown: true,
+            },
             Event::generic(object()),
         ];
         for event in events {
@@ -201,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_from_outside_needs_only_a_name() {
+    fn a_generic_event_needs_only_a_name() {
         let event: Event = Event::generic(Object::named(ObjectKey::new("shop", "web")));
         assert_eq!(event.object().key().to_string(), "shop/web");
     }

@@ -1,6 +1,6 @@
 //! Bodies of the fuzz targets in `fuzz/`: each takes any bytes and panics if an invariant breaks.
 //!
-//! Feature `bench-internals`; not part of the API. A test runs each on its corpus, without libFuzzer.
+//! Feature `__internals`; not part of the API. A test runs each on its corpus, without libFuzzer.
 
 #[cfg(feature = "admin")]
 pub use crate::admin::fuzz::admin_paths;

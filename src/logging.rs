@@ -1,7 +1,8 @@
-//! Logs to stderr, for people or as JSON, with levels that can be changed while the process runs. Feature `logging`.
+//! Logs to stderr, as text or JSON, with levels that can change at run time.
 //!
-//! Everything here logs by `tracing`, and is silent without a subscriber. [`init`] sets one; a program that has its own does not need this. There is no state
-//! but tracing's.
+//! Feature `logging`. This crate logs with `tracing` and is silent without a subscriber. [`init`]
+//! sets one. A program with its own subscriber does not need this module. There is no global state
+//! but that of `tracing`.
 //!
 //! ```
 //! use steersman::logging::{self, Format, LoggingError};
@@ -28,27 +29,32 @@ use tracing_subscriber::{
     reload,
 };
 
-/// How a line looks.
+/// Format of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {
-    /// Text, for people who look at a terminal.
+    /// Text for a terminal.
     #[default]
     Human,
-    /// An object on each line, for programs that collect logs. Fields stand beside `message`; the spans around are in `spans`.
+    /// One JSON object per line, for log collectors.
+    ///
+    /// Fields are beside `message`; the enclosing spans are in `spans`.
     Json,
 }
 
-/// Log everything that passes the filter, to stderr, from now on.
+/// Logs everything that passes the filter to stderr.
 ///
-/// A filter is a level, `info`, or several for parts of programs: `info,steersman::cache=debug,kube_client=off`. An empty one is `info`.
+/// A filter is a level such as `info`, or a list with levels of targets:
+/// `info,steersman::cache=debug,kube_client=off`. An empty filter is `info`.
 pub fn init(format: Format, filter: &str) -> Result<Levels, LoggingError> {
     let (subscriber, levels) = subscriber(format, filter, stderr)?;
     set_global_default(subscriber).map_err(|_| LoggingError::AlreadySet)?;
     Ok(levels)
 }
 
-/// What [`init`] sets, for a part of a program (`tracing::subscriber::with_default`) and to write elsewhere.
+/// Returns a subscriber like that of [`init`], for any writer.
+///
+/// Use it with `tracing::subscriber::with_default` for a part of a program.
 pub fn subscriber<W>(
     format: Format,
     filter: &str,
@@ -62,77 +68,107 @@ where
     let lines = layer().with_writer(writer).with_ansi(false);
     let lines = match format {
         Format::Human => lines.boxed(),
-        Format::Json => lines.json().flatten_event(true).with_current_span(false).with_span_list(true).boxed(),
+        Format::Json => lines
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .with_span_list(true)
+            .boxed(),
     };
     Ok((Registry::default().with(filter).with(lines), Levels(handle)))
 }
 
 fn parse(filter: &str) -> Result<Targets, LoggingError> {
-    let filter = if filter.trim().is_empty() { "info" } else { filter };
-    filter.parse().map_err(|error: tracing_subscriber::filter::ParseError| LoggingError::Filter {
-        filter: filter.to_owned(),
-        why: error.to_string(),
-    })
+    let filter = if filter.trim().is_empty() {
+        "info"
+    } else {
+        filter
+    };
+    filter.parse().map_err(
+        |error: tracing_subscriber::filter::ParseError| LoggingError::Filter {
+            filter: filter.to_owned(),
+            reason: error.to_string(),
+        },
+    )
 }
 
-/// What is logged, to be changed at any time. Clones mean the same. Once its subscriber is gone, nothing changes any more.
+/// Handle to the log levels, which can change at any time.
+///
+/// Clones refer to the same levels. After the subscriber is dropped, changes have no effect.
 #[derive(Clone)]
 pub struct Levels(reload::Handle<Targets, Registry>);
 
-/// The level of a part of the program.
+/// Level of a target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TargetLevel {
-    /// A module's path, or its beginning; `None` stands for all that are not named.
+    /// Module path or its prefix; `None` for all other targets.
     pub target: Option<String>,
     /// `off`, `error`, `warn`, `info`, `debug` or `trace`.
     pub level: String,
 }
 
 impl Levels {
-    /// From now on, for this part of the program: `steersman::cache`. The longest that fits counts.
+    /// Sets the level of a target such as `steersman::cache`.
+    ///
+    /// The longest matching target applies.
     pub fn set(&self, target: &str, level: LevelFilter) {
         self.change(|targets| *targets = std::mem::take(targets).with_target(target, level));
     }
 
-    /// From now on, for everything that is not named.
+    /// Sets the level of targets that have no level of their own.
     pub fn set_default(&self, level: LevelFilter) {
         self.change(|targets| *targets = std::mem::take(targets).with_default(level));
     }
 
-    /// From now on, and nothing of what was said before: the same text as for [`init`].
+    /// Replaces all levels by a filter, in the format of [`init`].
     pub fn replace(&self, filter: &str) -> Result<(), LoggingError> {
         let new = parse(filter)?;
         self.change(|targets| *targets = new);
         Ok(())
     }
 
-    /// All of them, those of the longest targets first.
+    /// Returns all levels, those of the longest targets first.
     pub fn list(&self) -> Vec<TargetLevel> {
         let listed = self.0.with_current(|targets| {
-            let named = targets.iter().map(|(target, level)| (Some(target.to_owned()), level));
+            let named = targets
+                .iter()
+                .map(|(target, level)| (Some(target.to_owned()), level));
             let default = targets.default_level().map(|level| (None, level));
             let mut all: Vec<_> = named.chain(default).collect();
             all.sort_by_key(|(target, _)| std::cmp::Reverse(target.as_ref().map(String::len)));
-            all.into_iter().map(|(target, level)| TargetLevel { target, level: level.to_string() }).collect()
+            all.into_iter()
+                .map(|(target, level)| TargetLevel {
+                    target,
+                    level: level.to_string(),
+                })
+                .collect()
         });
         listed.unwrap_or_default()
     }
 
     fn change(&self, change: impl FnOnce(&mut Targets)) {
-        // It fails only if the subscriber is gone, or if somebody panicked while changing it: then there is nothing to change.
+        // Fails only if the subscriber was dropped or a change panicked. There is nothing to change
+        // then.
         drop(self.0.modify(change));
     }
 }
 
-/// As a filter.
+/// Formats the levels as a filter.
 impl fmt::Display for Levels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |TargetLevel { target, level }| match target {
             Some(target) => format!("{target}={level}"),
             None => level,
         };
-        f.write_str(&self.list().into_iter().map(shown).collect::<Vec<_>>().join(","))
+        f.write_str(
+            &self
+                .list()
+                .into_iter()
+                .map(shown)
+                .collect::<Vec<_>>()
+                .join(","),
+        )
     }
 }
 
@@ -142,22 +178,26 @@ impl fmt::Debug for Levels {
     }
 }
 
-/// Why nothing is logged.
+/// Error of the configuration of logs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoggingError {
-    /// There is one subscriber for a process.
+    /// The process already has a subscriber.
     #[error(
-        "logs of this process go elsewhere already: call `logging::init` once, and before anybody else sets a subscriber of tracing's"
+        "cannot initialize logging: a global tracing subscriber is already set; call \
+         `logging::init` once, before any other subscriber is set"
     )]
     AlreadySet,
-    /// The filter cannot be read.
-    #[error("`{filter}` is no filter: {why}: write `info`, or `info,steersman::cache=debug`")]
+    /// The filter is invalid.
+    #[error(
+        "invalid log filter `{filter}`: {reason}; use a level or directives, such as \
+         `info,steersman::cache=debug`"
+    )]
     Filter {
-        /// As it was given.
+        /// Rejected filter.
         filter: String,
-        /// What is wrong with it.
-        why: String,
+        /// Error of the parser.
+        reason: String,
     },
 }
 
@@ -209,7 +249,10 @@ mod tests {
             assert_eq!(say(), "");
             levels.set("shop::cache", LevelFilter::DEBUG);
             let said = say();
-            assert!(said.contains("of the cache") && !said.contains("of the client"), "{said}");
+            assert!(
+                said.contains("of the cache") && !said.contains("of the client"),
+                "{said}"
+            );
             levels.set_default(LevelFilter::DEBUG);
             assert!(say().contains("of the client"));
             levels.set("shop::cache", LevelFilter::OFF);
@@ -235,14 +278,18 @@ mod tests {
             (&line["level"], &line["message"], &line["answer"]),
             (&"INFO".into(), &"said\nso".into(), &42.into())
         );
-        assert_eq!((&line["spans"][0]["controller"], &line["spans"][1]["name"]), (&"website".into(), &"inner".into()));
+        assert_eq!(
+            (&line["spans"][0]["controller"], &line["spans"][1]["name"]),
+            (&"website".into(), &"inner".into())
+        );
     }
 
     #[test]
-    fn a_filter_that_cannot_be_read_is_an_error_that_shows_one_that_can() {
+    fn an_invalid_filter_is_an_error_with_an_example() {
         let error = parse("steersman=loud").unwrap_err().to_string();
         assert!(
-            error.starts_with("`steersman=loud` is no filter: ") && error.contains("steersman::cache=debug"),
+            error.starts_with("invalid log filter `steersman=loud`: ")
+                && error.contains("steersman::cache=debug"),
             "{error}"
         );
         let (subscriber, levels) = subscriber(Format::Human, "info", io::sink).unwrap();

@@ -1,8 +1,23 @@
-//! Certificates of servers, from files, which change while the server runs.
+//! Serving certificates from files that are replaced while the server runs.
 //!
-//! What holds: what is shown is always a certificate with its own key, as they were read together; a pair that cannot be used changes nothing.
+//! Use [`CertificateWatcher`] for a server of your own, such as a webhook. The admin server has
+//! one.
+//!
+//! ```
+//! # async fn example() -> Result<(), steersman::tls::TlsError> {
+//! use steersman::tls::{CertificateWatcher, TlsFiles};
+//!
+//! let watcher = CertificateWatcher::new(TlsFiles::in_directory("/etc/tls"))?;
+//! let acceptor = tokio_rustls::TlsAcceptor::from(watcher.server_config()?);
+//! tokio::spawn(watcher.run());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Invariant: the certificate that is served was read together with its key. A pair that is not
+//! valid changes nothing.
 
-use crate::page::Page;
+use crate::prometheus::Page;
 use parking_lot::{Mutex, RwLock};
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
 use ring::digest::{SHA256, digest};
@@ -24,46 +39,53 @@ use std::{
 };
 use tokio::{task::spawn_blocking, time::sleep};
 
-/// How often the files are looked at. Whoever changes them leaves the old ones valid for longer.
-const LOOK: Duration = Duration::from_secs(10);
+/// Interval between two reads of the files. It is short against the overlap of two certificates.
+const INTERVAL: Duration = Duration::from_secs(10);
 
-/// The most bytes of a file.
-const MOST: u64 = 1 << 20;
+/// Maximum size of a file in bytes.
+const MAX_SIZE: u64 = 1 << 20;
 
-/// A certificate with those that vouch for it, and its key, as PEM files: what `kubernetes.io/tls` secrets have as `tls.crt` and `tls.key`.
+/// PEM files of a certificate chain and its key, as in a Secret of type `kubernetes.io/tls`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificate first, then those that vouch for it.
+    /// File of the certificate, followed by the intermediate certificates.
     pub certificate: PathBuf,
-    /// Its key.
+    /// File of the private key.
     pub key: PathBuf,
 }
 
 impl TlsFiles {
-    /// `tls.crt` and `tls.key` in a directory, as secrets are mounted.
+    /// Returns `tls.crt` and `tls.key` in a directory, which is how a Secret is mounted.
     pub fn in_directory(directory: impl AsRef<Path>) -> Self {
         let directory = directory.as_ref();
-        Self { certificate: directory.join("tls.crt"), key: directory.join("tls.key") }
+        Self {
+            certificate: directory.join("tls.crt"),
+            key: directory.join("tls.key"),
+        }
     }
 }
 
-/// Files without a certificate that can be used.
+/// A certificate or its key cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {what}: give a certificate and its key as PEM files that this process may read", path.display())]
+#[error("cannot use {}: {reason}; provide a certificate and its key as PEM files that this process can read", path.display())]
 #[non_exhaustive]
 pub struct TlsError {
-    /// Which one.
+    /// File that cannot be used.
     pub path: PathBuf,
-    /// What is wrong with it.
-    pub what: String,
+    /// Reason, without contents of the file.
+    pub reason: String,
 }
 
-/// What is shown now.
-pub(crate) struct Certificates {
+/// Serves a certificate from files, and reloads it when they change.
+///
+/// It is a certificate resolver of rustls. [`server_config`](Self::server_config) returns a
+/// configuration that uses it. The files are read every 10 s while [`run`](Self::run) runs. A new
+/// pair that is not valid is logged, and the old one stays.
+pub struct CertificateWatcher {
     files: TlsFiles,
     provider: Arc<CryptoProvider>,
     current: RwLock<Arc<CertifiedKey>>,
-    /// Of what was read last, whether or not it could be used.
+    /// Fingerprint of the last contents, valid or not.
     seen: Mutex<Fingerprint>,
     reads: AtomicU64,
     errors: AtomicU64,
@@ -76,37 +98,47 @@ struct Read {
     key: Vec<u8>,
 }
 
-impl Certificates {
-    /// As they are now.
-    pub(crate) fn read(files: TlsFiles) -> Result<Arc<Self>, TlsError> {
-        // Given each time: a default for the process is for the program to choose, not for a library.
+impl CertificateWatcher {
+    /// Reads the files once and creates a watcher for them.
+    pub fn new(files: TlsFiles) -> Result<Arc<Self>, TlsError> {
+        // A library does not install the default provider of the process.
         let provider = Arc::new(default_provider());
         let read = Read::from(&files)?;
         let current = RwLock::new(read.pair(&files, &provider)?);
         let seen = Mutex::new(read.fingerprint());
-        Ok(Arc::new(Self { files, provider, current, seen, reads: AtomicU64::new(1), errors: AtomicU64::new(0) }))
+        Ok(Arc::new(Self {
+            files,
+            provider,
+            current,
+            seen,
+            reads: AtomicU64::new(1),
+            errors: AtomicU64::new(0),
+        }))
     }
 
-    /// For a listener: TLS 1.2 and 1.3, HTTP/1.1, no certificates of clients.
-    pub(crate) fn config(self: &Arc<Self>) -> Result<Arc<ServerConfig>, TlsError> {
-        let builder = ServerConfig::builder_with_provider(self.provider.clone()).with_safe_default_protocol_versions();
-        let builder = builder.map_err(|error| wrong(&self.files.certificate, error))?;
-        let mut config = builder.with_no_client_auth().with_cert_resolver(self.clone());
+    /// Returns a configuration for a listener: TLS 1.2 and 1.3, HTTP/1.1, no client certificates.
+    pub fn server_config(self: &Arc<Self>) -> Result<Arc<ServerConfig>, TlsError> {
+        let builder = ServerConfig::builder_with_provider(self.provider.clone())
+            .with_safe_default_protocol_versions();
+        let builder = builder.map_err(|error| invalid(&self.files.certificate, error))?;
+        let mut config = builder
+            .with_no_client_auth()
+            .with_cert_resolver(self.clone());
         config.alpn_protocols = vec![b"http/1.1".into()];
         Ok(Arc::new(config))
     }
 
-    /// Look after the files for ever.
-    pub(crate) async fn keep_fresh(self: Arc<Self>) {
+    /// Reloads the files until the future is dropped.
+    pub async fn run(self: Arc<Self>) {
         loop {
-            sleep(LOOK).await;
-            let look = self.clone();
-            // It does not panic.
-            drop(spawn_blocking(move || look.look()).await);
+            sleep(INTERVAL).await;
+            let watcher = self.clone();
+            // Cannot fail: `reload` does not panic.
+            drop(spawn_blocking(move || watcher.reload()).await);
         }
     }
 
-    fn look(&self) {
+    fn reload(&self) {
         let read = Read::from(&self.files);
         if let Ok(read) = &read {
             let fingerprint = read.fingerprint();
@@ -118,11 +150,11 @@ impl Certificates {
         match read.and_then(|read| read.pair(&self.files, &self.provider)) {
             Ok(pair) => {
                 *self.current.write() = pair;
-                tracing::info!(certificate = %self.files.certificate.display(), "a new certificate is in use");
+                tracing::info!(certificate = %self.files.certificate.display(), "certificate reloaded");
             }
             Err(error) => {
                 self.errors.fetch_add(1, Relaxed);
-                tracing::error!(%error, "the certificate has changed and cannot be used; the old one stays");
+                tracing::error!(%error, "new certificate is not valid, serving the old one");
             }
         }
     }
@@ -131,57 +163,84 @@ impl Certificates {
 impl Read {
     fn from(files: &TlsFiles) -> Result<Self, TlsError> {
         let read = |path: &Path| {
-            let length = fs::metadata(path).map_err(|error| wrong(path, error))?.len();
-            if length > MOST {
-                return Err(wrong(path, format!("{length} bytes are too many")));
+            let length = fs::metadata(path)
+                .map_err(|error| invalid(path, error))?
+                .len();
+            if length > MAX_SIZE {
+                return Err(invalid(
+                    path,
+                    format!("{length} bytes are more than {MAX_SIZE}"),
+                ));
             }
-            fs::read(path).map_err(|error| wrong(path, error))
+            fs::read(path).map_err(|error| invalid(path, error))
         };
-        Ok(Self { certificate: read(&files.certificate)?, key: read(&files.key)? })
+        Ok(Self {
+            certificate: read(&files.certificate)?,
+            key: read(&files.key)?,
+        })
     }
 
     fn fingerprint(&self) -> Fingerprint {
-        let both = [digest(&SHA256, &self.certificate), digest(&SHA256, &self.key)].map(|one| one.as_ref().to_vec());
-        digest(&SHA256, &both.concat()).as_ref().try_into().unwrap_or_default()
+        let both = [
+            digest(&SHA256, &self.certificate),
+            digest(&SHA256, &self.key),
+        ]
+        .map(|one| one.as_ref().to_vec());
+        digest(&SHA256, &both.concat())
+            .as_ref()
+            .try_into()
+            .unwrap_or_default()
     }
 
-    /// Errors never show what is in the files.
-    fn pair(&self, files: &TlsFiles, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, TlsError> {
+    /// Parses the pair. Errors never contain the contents of the files.
+    fn pair(
+        &self,
+        files: &TlsFiles,
+        provider: &CryptoProvider,
+    ) -> Result<Arc<CertifiedKey>, TlsError> {
         let TlsFiles { certificate, key } = files;
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.certificate).collect();
-        let chain = chain.map_err(|_| wrong(certificate, "it is no PEM"))?;
+        let chain = chain.map_err(|_| invalid(certificate, "it is not valid PEM"))?;
         if chain.is_empty() {
-            return Err(wrong(certificate, "there is no certificate in it"));
+            return Err(invalid(certificate, "it contains no certificate"));
         }
-        let private =
-            PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| wrong(key, "there is no private key in it"))?;
+        let private = PrivateKeyDer::from_pem_slice(&self.key)
+            .map_err(|_| invalid(key, "it contains no private key"))?;
         let pair = CertifiedKey::from_der(chain, private, provider);
-        pair.map(Arc::new).map_err(|error| wrong(key, format!("it does not fit the certificate: {error}")))
+        pair.map(Arc::new)
+            .map_err(|error| invalid(key, format!("it does not match the certificate: {error}")))
     }
 }
 
-fn wrong(path: &Path, what: impl ToString) -> TlsError {
-    TlsError { path: path.to_owned(), what: what.to_string() }
+fn invalid(path: &Path, reason: impl ToString) -> TlsError {
+    TlsError {
+        path: path.to_owned(),
+        reason: reason.to_string(),
+    }
 }
 
-impl ResolvesServerCert for Certificates {
+impl ResolvesServerCert for CertificateWatcher {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.current.read().clone())
     }
 }
 
-impl fmt::Debug for Certificates {
+impl fmt::Debug for CertificateWatcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Certificates").field("files", &self.files).finish_non_exhaustive()
+        f.debug_struct("CertificateWatcher")
+            .field("files", &self.files)
+            .finish_non_exhaustive()
     }
 }
 
-/// How often certificates were read, under controller-runtime's names; of all servers together. A clone shares them.
+/// Counts reads of certificates by all servers, under the names of controller-runtime.
+///
+/// Clones share the counts.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TlsMetrics(Arc<Mutex<Vec<Weak<Certificates>>>>);
+pub(crate) struct TlsMetrics(Arc<Mutex<Vec<Weak<CertificateWatcher>>>>);
 
 impl TlsMetrics {
-    pub(crate) fn watch(&self, certificates: &Arc<Certificates>) {
+    pub(crate) fn watch(&self, certificates: &Arc<CertificateWatcher>) {
         self.0.lock().push(Arc::downgrade(certificates));
     }
 }
@@ -192,14 +251,22 @@ impl Collector for TlsMetrics {
         if all.is_empty() {
             return Ok(());
         }
-        let sum = |count: fn(&Certificates) -> &AtomicU64| all.iter().map(|it| count(it).load(Relaxed)).sum();
+        let sum = |count: fn(&CertificateWatcher) -> &AtomicU64| {
+            all.iter().map(|it| count(it).load(Relaxed)).sum()
+        };
         let mut page = Page(&mut page);
         page.counters(
-            ("certwatcher_read_certificate", "Certificates that were read"),
+            (
+                "certwatcher_read_certificate",
+                "Number of certificates that were read",
+            ),
             [(Vec::new(), sum(|it| &it.reads))],
         )?;
         page.counters(
-            ("certwatcher_read_certificate_errors", "Certificates that could not be used"),
+            (
+                "certwatcher_read_certificate_errors",
+                "Number of certificates that could not be used",
+            ),
             [(Vec::new(), sum(|it| &it.errors))],
         )
     }
@@ -234,33 +301,43 @@ mod tests {
     }
 
     #[test]
-    fn a_new_pair_is_shown_and_a_pair_that_does_not_fit_is_not() {
+    fn a_new_pair_is_served_and_a_pair_that_does_not_match_is_not() {
         let mounted = Mounted::new();
-        let certificates = Certificates::read(mounted.files()).expect("it can be read");
+        let certificates = CertificateWatcher::new(mounted.files()).expect("it can be read");
         let shown = || certificates.current.read().cert.clone();
         let first = shown();
-        certificates.look();
+        certificates.reload();
         assert_eq!(certificates.reads.load(Relaxed), 1, "nothing has changed");
 
         let key = fs::read(mounted.files().key).expect("it is there");
         mounted.renew();
         let renewed = fs::read(mounted.files().key).expect("it is there");
         fs::write(mounted.files().key, key).expect("it is written");
-        certificates.look();
-        certificates.look();
-        assert_eq!((shown(), certificates.errors.load(Relaxed)), (first.clone(), 1), "half of a change is none");
+        certificates.reload();
+        certificates.reload();
+        assert_eq!(
+            (shown(), certificates.errors.load(Relaxed)),
+            (first.clone(), 1),
+            "half of a change is none"
+        );
         fs::write(mounted.files().key, renewed).expect("it is written");
-        certificates.look();
+        certificates.reload();
         assert_ne!(shown(), first);
-        assert_eq!((certificates.reads.load(Relaxed), certificates.errors.load(Relaxed)), (3, 1));
+        assert_eq!(
+            (
+                certificates.reads.load(Relaxed),
+                certificates.errors.load(Relaxed)
+            ),
+            (3, 1)
+        );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn files_are_looked_at_as_time_passes() {
+    async fn changed_files_are_reloaded_as_time_passes() {
         let mounted = Mounted::new();
-        let certificates = Certificates::read(mounted.files()).expect("it can be read");
+        let certificates = CertificateWatcher::new(mounted.files()).expect("it can be read");
         let first = certificates.current.read().cert.clone();
-        let looking = tokio::spawn(certificates.clone().keep_fresh());
+        let looking = tokio::spawn(certificates.clone().run());
         mounted.renew();
         while certificates.current.read().cert == first {
             advance(Duration::from_secs(1)).await;
@@ -270,17 +347,30 @@ mod tests {
     }
 
     #[test]
-    fn files_that_cannot_be_used_are_named_and_not_shown() {
+    fn an_error_names_the_file_and_not_its_contents() {
         let mounted = Mounted::new();
         let files = mounted.files();
         let told = |certificate: &Path, key: &Path| {
-            let files = TlsFiles { certificate: certificate.to_owned(), key: key.to_owned() };
-            Certificates::read(files).expect_err("it cannot be used").to_string()
+            let files = TlsFiles {
+                certificate: certificate.to_owned(),
+                key: key.to_owned(),
+            };
+            CertificateWatcher::new(files)
+                .expect_err("it cannot be used")
+                .to_string()
         };
-        let (swapped, absent) = (told(&files.key, &files.certificate), told(Path::new("/none/tls.crt"), &files.key));
-        assert!(swapped.contains("tls.key: there is no certificate in it: give"), "{swapped}");
-        assert!(absent.starts_with("/none/tls.crt: "), "{absent}");
-        assert!(told(&files.certificate, &files.certificate).contains("there is no private key in it"));
+        let (swapped, absent) = (
+            told(&files.key, &files.certificate),
+            told(Path::new("/none/tls.crt"), &files.key),
+        );
+        assert!(
+            swapped.contains("tls.key: it contains no certificate; provide"),
+            "{swapped}"
+        );
+        assert!(absent.starts_with("cannot use /none/tls.crt: "), "{absent}");
+        assert!(
+            told(&files.certificate, &files.certificate).contains("it contains no private key")
+        );
         assert!(!swapped.contains("BEGIN"));
     }
 }

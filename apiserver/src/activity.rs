@@ -1,10 +1,11 @@
-//! Who is at work, so that a test can wait until nobody is.
+//! Tracks requests, controllers and watchers, so that a test can wait until the server is idle.
 //!
-//! Invariant: whoever writes, or begins to read, is counted while doing so, and what it leads to is counted, or unread, before it is
-//! done. So when nobody is counted, every reader has read everything, and nobody began while that was looked at, nothing more will
-//! happen by itself.
+//! Invariant: every operation that writes or starts a watcher holds an [`ActivityGuard`] until its
+//! consequences are either guarded themselves or unread by a registered [`Reader`]. If no guard is
+//! held, every reader has read everything, and no guard was taken while that was checked, then
+//! nothing more happens by itself.
 
-use crate::store::{Store, Tail};
+use crate::store::{Store, TableRef};
 use parking_lot::Mutex;
 use std::sync::{
     Arc, Weak,
@@ -12,55 +13,60 @@ use std::sync::{
 };
 use tokio::sync::Notify;
 
-/// Requests in flight, controllers at work, and how far each watcher has read.
+/// Requests in flight, running controllers, and the revision that each watcher has read.
 #[derive(Default)]
 pub(crate) struct Activity {
     busy: AtomicUsize,
-    /// How often something has begun.
+    /// Number of guards taken so far.
     begun: AtomicU64,
     readers: Mutex<Vec<Weak<Reader>>>,
     changed: Notify,
 }
 
-/// Somebody who reads a table's changes.
+/// Progress of one watcher of a table's changes.
 pub(crate) struct Reader {
-    /// `None` for one who reads all tables.
-    table: Option<Tail>,
-    /// 0 as long as nothing was handed on.
+    /// `None` for a reader of all tables.
+    table: Option<TableRef>,
+    /// Revision up to which changes were delivered. 0 before the first delivery.
     seen: AtomicU64,
     activity: Arc<Activity>,
 }
 
-/// Something is being done.
-pub(crate) struct Busy(Arc<Activity>);
+/// Marks the server as busy until it is dropped.
+pub(crate) struct ActivityGuard(Arc<Activity>);
 
 impl Activity {
-    /// Until the guard is dropped, something is being done.
-    pub(crate) fn begin(self: &Arc<Self>) -> Busy {
+    /// Marks the server as busy until the returned guard is dropped.
+    pub(crate) fn begin(self: &Arc<Self>) -> ActivityGuard {
         self.busy.fetch_add(1, Ordering::SeqCst);
         self.begun.fetch_add(1, Ordering::SeqCst);
-        Busy(self.clone())
+        ActivityGuard(self.clone())
     }
 
-    /// A reader of a table, who has yet to be told what it begins with; gone when it is dropped.
-    pub(crate) fn reader(self: &Arc<Self>, table: Tail) -> Arc<Reader> {
+    /// Registers a reader of `table`, until it is dropped. It is behind until its first
+    /// [`Reader::record_seen`].
+    pub(crate) fn reader(self: &Arc<Self>, table: TableRef) -> Arc<Reader> {
         self.add(Some(table))
     }
 
-    /// A reader of all tables.
-    pub(crate) fn reader_of_all(self: &Arc<Self>) -> Arc<Reader> {
+    /// Registers a reader of all tables.
+    pub(crate) fn reader_of_all_tables(self: &Arc<Self>) -> Arc<Reader> {
         self.add(None)
     }
 
-    fn add(self: &Arc<Self>, table: Option<Tail>) -> Arc<Reader> {
-        let reader = Arc::new(Reader { table, seen: AtomicU64::new(0), activity: self.clone() });
+    fn add(self: &Arc<Self>, table: Option<TableRef>) -> Arc<Reader> {
+        let reader = Arc::new(Reader {
+            table,
+            seen: AtomicU64::new(0),
+            activity: self.clone(),
+        });
         let mut readers = self.readers.lock();
         readers.retain(|reader| reader.strong_count() > 0);
         readers.push(Arc::downgrade(&reader));
         reader
     }
 
-    /// Wait until nothing is being done and every reader has read everything.
+    /// Waits until the server is idle.
     pub(crate) async fn wait_idle(&self, store: &Store) {
         loop {
             let changed = self.changed.notified();
@@ -70,21 +76,29 @@ impl Activity {
                 return;
             }
             changed.await;
-            // On a busy server this may be woken faster than it goes to sleep: others want the thread too.
+            // Without this, a busy server could starve other tasks of the thread by notifying
+            // constantly.
             tokio::task::yield_now().await;
         }
     }
 
-    /// Wait until `done` says what came of it. It is told how far those who read all tables have read, `None` if there are none any more,
-    /// and asked again whenever somebody has read on.
-    pub(crate) async fn until<T>(&self, mut done: impl FnMut(Option<u64>) -> Option<T>) -> T {
+    /// Waits until `poll` returns a value, and returns that.
+    ///
+    /// `poll` runs again after each progress of a reader. Its argument is the revision that all
+    /// readers of all tables have seen, `None` if none is registered.
+    pub(crate) async fn wait_until<T>(&self, mut poll: impl FnMut(Option<u64>) -> Option<T>) -> T {
         loop {
             let changed = self.changed.notified();
             let mut changed = std::pin::pin!(changed);
             changed.as_mut().enable();
-            let readers: Vec<_> = self.readers.lock().iter().filter_map(Weak::upgrade).collect();
+            let readers: Vec<_> = self
+                .readers
+                .lock()
+                .iter()
+                .filter_map(Weak::upgrade)
+                .collect();
             let all = readers.iter().filter(|reader| reader.table.is_none());
-            if let Some(result) = done(all.map(|reader| reader.seen.load(Ordering::SeqCst)).min()) {
+            if let Some(result) = poll(all.map(|reader| reader.seen.load(Ordering::SeqCst)).min()) {
                 return result;
             }
             changed.await;
@@ -96,21 +110,26 @@ impl Activity {
         if self.busy.load(Ordering::SeqCst) > 0 {
             return false;
         }
-        let readers: Vec<_> = self.readers.lock().iter().filter_map(Weak::upgrade).collect();
+        let readers: Vec<_> = self
+            .readers
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
         readers.iter().all(|reader| reader.is_up_to_date(store))
-            // Whoever came and went in between may have written, or be another reader.
+            // A guard taken and dropped in between may have written or registered a reader.
             && self.begun.load(Ordering::SeqCst) == begun
     }
 }
 
 impl Reader {
-    /// Everything up to `seen` was read, and handed on.
-    pub(crate) fn has_seen(&self, seen: u64) {
+    /// Records that everything up to `seen` was read and delivered.
+    pub(crate) fn record_seen(&self, seen: u64) {
         self.seen.store(seen, Ordering::SeqCst);
         self.activity.changed.notify_waiters();
     }
 
-    /// One whose table is gone never is: it has to be told, and ends by that.
+    /// Returns `false` if the table was removed: the reader has yet to report that to its client.
     fn is_up_to_date(&self, store: &Store) -> bool {
         let last = match &self.table {
             Some(table) => table.last_change(),
@@ -127,7 +146,7 @@ impl Drop for Reader {
     }
 }
 
-impl Drop for Busy {
+impl Drop for ActivityGuard {
     fn drop(&mut self) {
         self.0.busy.fetch_sub(1, Ordering::SeqCst);
         self.0.changed.notify_waiters();

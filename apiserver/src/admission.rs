@@ -1,4 +1,5 @@
-//! Admission: closures that see every write before it is stored, and may change or refuse it. They stand where webhooks will.
+//! Admission: closures that can change or reject each write before it is stored. They take the
+//! place of webhooks.
 
 use crate::{
     auth::Identity,
@@ -7,50 +8,51 @@ use crate::{
 use serde_json::Value;
 use std::{fmt, sync::Arc};
 
-/// What is about to happen.
+/// Kind of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// A new object.
+    /// An object is created.
     Create,
-    /// A changed one, also when nothing changes.
+    /// An object is updated, even if nothing changes.
     Update,
-    /// It is to go.
+    /// An object is deleted.
     Delete,
 }
 
-/// A write, for a closure to look at.
+/// Description of a write, for admission closures.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Review<'a> {
-    /// What is about to happen.
+    /// Kind of the write.
     pub operation: Operation,
-    /// Empty for the core group.
+    /// API group. Empty for the core group.
     pub group: &'a str,
-    /// The version of the request.
+    /// API version of the request.
     pub version: &'a str,
-    /// The plural.
+    /// Plural name of the resource.
     pub resource: &'a str,
-    /// `status`, `scale`, or empty.
+    /// Subresource: `status`, `scale`, or empty.
     pub subresource: &'a str,
-    /// Empty for cluster-scoped objects.
+    /// Namespace. Empty for cluster-scoped objects.
     pub namespace: &'a str,
-    /// Empty if the name is yet to be generated.
+    /// Name of the object. Empty if the server generates it later.
     pub name: &'a str,
-    /// Nothing will be stored.
+    /// The write is a dry run and is not stored.
     pub dry_run: bool,
-    /// Who asks.
+    /// User of the request.
     pub identity: &'a Identity,
-    /// The object before; `None` when it is created.
+    /// Object before the write. `None` for a creation.
     pub old: Option<&'a Value>,
 }
 
 type Mutate = dyn Fn(&Review<'_>, &mut Value) -> Result<()> + Send + Sync;
 type Validate = dyn Fn(&Review<'_>, Option<&Value>) -> Result<()> + Send + Sync;
 
-/// The closures of a server, in the order in which they are asked.
+/// Admission closures of a server, called in the order in which they were added.
 ///
-/// Mutating ones come first and see an object without a uid when it is created; defaults are filled in again after them. Validating
-/// ones see what would be stored, or `None` for a deletion.
+/// Mutating closures run first. On creation they see an object without a uid. The server applies
+/// defaults again after them. Validating closures see the object that would be stored, or `None`
+/// for a deletion.
 ///
 /// ```
 /// use steersman_apiserver::{Admission, Failure, Operation};
@@ -75,7 +77,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Add a closure that may change objects.
+    /// Adds a closure that can change objects.
     #[must_use]
     pub fn mutate(
         mut self,
@@ -85,11 +87,14 @@ impl Admission {
         self
     }
 
-    /// Add a closure that may refuse a write.
+    /// Adds a closure that can reject a write.
     #[must_use]
     pub fn validate(
         mut self,
-        validate: impl Fn(&Review<'_>, Option<&Value>) -> Result<(), Box<Failure>> + Send + Sync + 'static,
+        validate: impl Fn(&Review<'_>, Option<&Value>) -> Result<(), Box<Failure>>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
         self.validating.push(Arc::new(validate));
         self
@@ -100,11 +105,15 @@ impl Admission {
     }
 
     pub(crate) fn run_mutating(&self, review: &Review<'_>, object: &mut Value) -> Result<()> {
-        self.mutating.iter().try_for_each(|mutate| mutate(review, object))
+        self.mutating
+            .iter()
+            .try_for_each(|mutate| mutate(review, object))
     }
 
     pub(crate) fn run_validating(&self, review: &Review<'_>, object: Option<&Value>) -> Result<()> {
-        self.validating.iter().try_for_each(|validate| validate(review, object))
+        self.validating
+            .iter()
+            .try_for_each(|validate| validate(review, object))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who is asking: bearer tokens, client certificates, or a name given in-process.
+//! Authentication by bearer token, client certificate, or an identity set in-process.
 
 use crate::{
     kubeconfig::Credentials,
@@ -10,22 +10,23 @@ use std::{fmt, hint::black_box, sync::Arc};
 const AUTHENTICATED: &str = "system:authenticated";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 
-/// Who is asking.
+/// User, uid and groups of a caller.
 ///
-/// A request that has one among its extensions is asked by them: in-process that makes a client somebody else, and over
-/// TLS it comes from the client's certificate. Nothing that is sent over a socket gets there otherwise.
+/// An identity in a request's extensions overrides every other authentication. In-process clients
+/// can set it there; for TLS connections the server sets it from the client's certificate. It
+/// cannot be sent over a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Their name: `alice`, `system:serviceaccount:default:web`.
+    /// Name of the user, such as `alice` or `system:serviceaccount:default:web`.
     pub user: String,
-    /// Tells apart those who had the same name at different times. Often empty.
+    /// Distinguishes users that had the same name at different times. Often empty.
     pub uid: String,
-    /// What they belong to. Whoever is known belongs to `system:authenticated`.
+    /// Groups of the user. Authenticated users are in `system:authenticated`.
     pub groups: Vec<String>,
 }
 
 impl Identity {
-    /// Somebody known.
+    /// Creates the identity of an authenticated user.
     pub fn new<G: Into<String>>(
         user: impl Into<String>,
         uid: impl Into<String>,
@@ -35,38 +36,52 @@ impl Identity {
         if !groups.iter().any(|group| group == AUTHENTICATED) {
             groups.push(AUTHENTICATED.into());
         }
-        Self { user: user.into(), uid: uid.into(), groups }
+        Self {
+            user: user.into(),
+            uid: uid.into(),
+            groups,
+        }
     }
 
-    /// `system:admin`, of `system:masters`: may do everything.
+    /// Returns `system:admin` in the group `system:masters`, which may do everything.
     pub fn admin() -> Self {
         Self::new("system:admin", "", ["system:masters"])
     }
 
-    /// `system:anonymous`: nobody known.
+    /// Returns `system:anonymous`, the identity of callers without credentials.
     pub fn anonymous() -> Self {
-        Self { user: "system:anonymous".into(), uid: String::new(), groups: vec![UNAUTHENTICATED.into()] }
+        Self {
+            user: "system:anonymous".into(),
+            uid: String::new(),
+            groups: vec![UNAUTHENTICATED.into()],
+        }
     }
 
-    /// Nobody known.
+    /// Returns whether this is a caller without credentials.
     pub fn is_anonymous(&self) -> bool {
         self.groups.iter().any(|group| group == UNAUTHENTICATED)
     }
 }
 
-/// Finds out who is asking. Without tokens every caller is [admin](Identity::admin).
+/// Authenticates requests by bearer token. Without tokens every caller is the
+/// [administrator](Identity::admin).
 #[derive(Clone, Default)]
 pub struct Authenticator {
     tokens: Option<Arc<[(Token, Identity)]>>,
 }
 
-/// A secret: it cannot be shown, and how long comparing takes says nothing of it but its length.
+/// A bearer token. It has no `Debug`, and comparing it takes a time that depends only on its
+/// length.
 struct Token(String);
 
 impl Token {
-    fn is(&self, other: &str) -> bool {
-        let (own, other) = (self.0.as_bytes(), other.as_bytes());
-        let differ = own.iter().zip(other).fold(0, |differ, (own, other)| black_box(differ | (own ^ other)));
+    fn matches(&self, other: &str) -> bool {
+        let own = self.0.as_bytes();
+        let other = other.as_bytes();
+        let differ = own
+            .iter()
+            .zip(other)
+            .fold(0, |differ, (own, other)| black_box(differ | (own ^ other)));
         own.len() == other.len() && differ == 0
     }
 }
@@ -74,85 +89,132 @@ impl Token {
 impl fmt::Debug for Authenticator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tokens = self.tokens.as_ref().map(|tokens| tokens.len());
-        f.debug_struct("Authenticator").field("tokens", &tokens).finish()
+        f.debug_struct("Authenticator")
+            .field("tokens", &tokens)
+            .finish()
     }
 }
 
 impl Authenticator {
-    /// Knows the tokens of a real server's `--token-auth-file`: lines of `token,user,uid,"group1,group2"`.
+    /// Reads the tokens of a kube-apiserver's `--token-auth-file`: lines of
+    /// `token,user,uid,"group1,group2"`.
     ///
-    /// As there, the groups may be missing, columns after them mean nothing, lines with an empty token are skipped, and
-    /// of two lines with one token the later one counts.
+    /// As in kube-apiserver, the groups may be missing, further columns are ignored, lines with an
+    /// empty token are skipped, and the last line of a token applies.
+    ///
+    /// Errors: a line has fewer than three columns or is not valid CSV.
     pub fn from_token_file(text: &str) -> Result<Self, TokenFileError> {
         let mut tokens: Vec<(Token, Identity)> = Vec::new();
-        for (line, record) in text.lines().enumerate().filter(|(_, record)| !record.is_empty()) {
-            let wrong = |what| TokenFileError { line: line + 1, what };
-            let fields = fields(record).map_err(wrong)?;
-            let [token, user, uid, rest @ ..] = &fields[..] else {
-                return Err(wrong("fewer than three columns: a line is `token,user,uid,\"group1,group2\"`"));
+        for (line, record) in text
+            .lines()
+            .enumerate()
+            .filter(|(_, record)| !record.is_empty())
+        {
+            let invalid = |reason| TokenFileError {
+                line: line + 1,
+                reason,
             };
-            let groups = rest.first().map(|groups| groups.split(',')).into_iter().flatten();
+            let fields = fields(record).map_err(invalid)?;
+            let [token, user, uid, rest @ ..] = &fields[..] else {
+                return Err(invalid(
+                    "fewer than three columns; write `token,user,uid,\"group1,group2\"`",
+                ));
+            };
+            let groups = rest
+                .first()
+                .map(|groups| groups.split(','))
+                .into_iter()
+                .flatten();
             let identity = Identity::new(user, uid, groups.filter(|group| !group.is_empty()));
             if !token.is_empty() {
                 tokens.push((Token(token.clone()), identity));
             }
         }
-        Ok(Self { tokens: Some(tokens.into()) })
+        Ok(Self {
+            tokens: Some(tokens.into()),
+        })
     }
 
-    /// Creates an authenticator with one random token, which is the admin's, and returns the token as credentials.
+    /// Creates an authenticator with one random token, which is the administrator's. Returns the
+    /// token as credentials.
     pub fn with_random_token() -> (Self, Credentials) {
-        let token = format!("{:032x}{:032x}", rand::random::<u128>(), rand::random::<u128>());
-        let known = (Token(token.clone()), Identity::admin());
-        (Self { tokens: Some([known].into()) }, Credentials::Token(token))
+        let token = format!(
+            "{:032x}{:032x}",
+            rand::random::<u128>(),
+            rand::random::<u128>()
+        );
+        let entry = (Token(token.clone()), Identity::admin());
+        (
+            Self {
+                tokens: Some([entry].into()),
+            },
+            Credentials::Token(token),
+        )
     }
 
-    /// Callers have to say who they are.
+    /// Returns whether callers need a token.
     pub fn is_configured(&self) -> bool {
         self.tokens.is_some()
     }
 
-    /// Who sent this request: the [`Identity`] among its extensions, or whose token it carries. A token that nobody has
-    /// is 401.
+    /// Returns the identity in the request's extensions, or else that of its token.
+    ///
+    /// Errors: 401 if the token is unknown.
     pub(crate) fn authenticate(&self, request: &Parts) -> Result<Identity> {
         if let Some(identity) = request.extensions.get::<Identity>() {
             return Ok(identity.clone());
         }
-        let Some(tokens) = &self.tokens else { return Ok(Identity::admin()) };
-        let Some(presented) = bearer(request) else { return Ok(Identity::anonymous()) };
-        // All are compared, whichever it is: the last one that fits counts.
-        let known =
-            tokens.iter().fold(None, |found, (token, identity)| token.is(presented).then_some(identity).or(found));
-        known.cloned().ok_or_else(|| Failure::new(401, Reason::Unauthorized, "Unauthorized"))
+        let Some(tokens) = &self.tokens else {
+            return Ok(Identity::admin());
+        };
+        let Some(presented) = bearer(request) else {
+            return Ok(Identity::anonymous());
+        };
+        // Compares all tokens, so that the time does not depend on which one matches. The last
+        // match applies.
+        let known = tokens.iter().fold(None, |found, (token, identity)| {
+            token.matches(presented).then_some(identity).or(found)
+        });
+        known
+            .cloned()
+            .ok_or_else(|| Failure::new(401, Reason::Unauthorized, "Unauthorized"))
     }
 }
 
-/// The bearer token. An empty one, or another scheme, is none.
+/// Returns the bearer token, `None` if it is empty or the scheme is another one.
 fn bearer(request: &Parts) -> Option<&str> {
-    // A header that is not text holds no token that could be known, but is an attempt: let it fail.
-    let header = request.headers.get(AUTHORIZATION)?.to_str().unwrap_or("Bearer \u{fffd}");
+    // A header that is not text cannot match, but must be rejected rather than be anonymous.
+    let header = request
+        .headers
+        .get(AUTHORIZATION)?
+        .to_str()
+        .unwrap_or("Bearer \u{fffd}");
     let (scheme, token) = header.split_once(' ')?;
     let token = token.split(' ').next().filter(|token| !token.is_empty())?;
     scheme.eq_ignore_ascii_case("bearer").then_some(token)
 }
 
-/// A token file that cannot be read. Says where, and never shows what is there.
+/// Error of reading a token file. It names the line and never shows its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenFileError {
-    /// From 1.
+    /// Number of the line, starting at 1.
     pub line: usize,
-    what: &'static str,
+    reason: &'static str,
 }
 
 impl fmt::Display for TokenFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {} of the token file: {}", self.line, self.what)
+        write!(
+            f,
+            "cannot parse line {} of the token file: {}",
+            self.line, self.reason
+        )
     }
 }
 
 impl std::error::Error for TokenFileError {}
 
-/// The fields of a line of CSV.
+/// Splits a line of CSV into its fields.
 fn fields(line: &str) -> Result<Vec<String>, &'static str> {
     let mut fields = Vec::new();
     let mut rest = line;
@@ -164,8 +226,10 @@ fn fields(line: &str) -> Result<Vec<String>, &'static str> {
                 let (text, after) = rest.split_once('"').ok_or("a quote is not closed")?;
                 field.push_str(text);
                 rest = after;
-                // Two quotes stand for one.
-                let Some(more) = after.strip_prefix('"') else { break };
+                // Two quotes escape one.
+                let Some(more) = after.strip_prefix('"') else {
+                    break;
+                };
                 field.push('"');
                 rest = more;
             }
@@ -186,8 +250,10 @@ fn fields(line: &str) -> Result<Vec<String>, &'static str> {
     }
 }
 
-/// 403: `identity` may not do this. `resource` may have its subresource with it, `widgets/status`; without a `namespace`
-/// it is about the cluster.
+/// Returns a 403 because `identity` may not `verb` the resource.
+///
+/// `resource` may include a subresource (`widgets/status`). An empty `namespace` means the cluster
+/// scope.
 pub(crate) fn forbidden_for(
     identity: &Identity,
     verb: &str,
@@ -196,21 +262,31 @@ pub(crate) fn forbidden_for(
     name: &str,
     namespace: &str,
 ) -> Box<Failure> {
-    let place =
-        if namespace.is_empty() { "at the cluster scope".into() } else { format!("in the namespace \"{namespace}\"") };
+    let scope = if namespace.is_empty() {
+        "at the cluster scope".into()
+    } else {
+        format!("in the namespace \"{namespace}\"")
+    };
     let user = &identity.user;
-    let why = format!("User \"{user}\" cannot {verb} resource \"{resource}\" in API group \"{group}\" {place}");
-    let plural = resource.split_once('/').map_or(resource, |(plural, _)| plural);
-    let mut failure = Failure::forbidden(group, plural, name, &why);
+    let reason = format!(
+        "User \"{user}\" cannot {verb} resource \"{resource}\" in API group \"{group}\" {scope}"
+    );
+    let plural = resource
+        .split_once('/')
+        .map_or(resource, |(plural, _)| plural);
+    let mut failure = Failure::forbidden(group, plural, name, &reason);
     if name.is_empty() {
-        failure.message = format!("{} is forbidden: {why}", qualified(group, plural));
+        failure.message = format!("{} is forbidden: {reason}", qualified(group, plural));
     }
     failure
 }
 
-/// 403: `identity` may not do this with what is no resource.
+/// Returns a 403 because `identity` may not `verb` a path that is not a resource.
 pub(crate) fn forbidden_path_for(identity: &Identity, verb: &str, path: &str) -> Box<Failure> {
-    let message = format!("forbidden: User \"{}\" cannot {verb} path \"{path}\"", identity.user);
+    let message = format!(
+        "forbidden: User \"{}\" cannot {verb} path \"{path}\"",
+        identity.user
+    );
     Failure::new(403, Reason::Forbidden, message).about(Details::default())
 }
 
@@ -222,10 +298,15 @@ mod tests {
     const FILE: &str = "t0ps3cret,alice,u1,\"dev,ops\"\r\n\nother,bob,u2\nquo\"\"ted,x,y\n";
 
     fn request(authorization: &[u8]) -> Parts {
-        Request::builder().header(AUTHORIZATION, authorization).body(()).unwrap().into_parts().0
+        Request::builder()
+            .header(AUTHORIZATION, authorization)
+            .body(())
+            .unwrap()
+            .into_parts()
+            .0
     }
 
-    fn none() -> Parts {
+    fn request_without_token() -> Parts {
         Request::new(()).into_parts().0
     }
 
@@ -234,23 +315,39 @@ mod tests {
     }
 
     #[test]
-    fn a_known_token_is_its_user_with_groups_and_the_one_of_the_known() {
+    fn a_known_token_gives_its_user_and_groups_and_system_authenticated() {
         let auth = read("t0ps3cret,alice,u1,\"dev,ops\",ignored\r\n\nother,bob,u2\n");
         let alice = auth.authenticate(&request(b"bearer t0ps3cret")).unwrap();
         assert_eq!(alice, Identity::new("alice", "u1", ["dev", "ops"]));
         assert_eq!(alice.groups, ["dev", "ops", "system:authenticated"]);
-        assert_eq!(auth.authenticate(&request(b"Bearer other")).unwrap().groups, ["system:authenticated"]);
+        assert_eq!(
+            auth.authenticate(&request(b"Bearer other")).unwrap().groups,
+            ["system:authenticated"]
+        );
     }
 
     #[test]
-    fn an_unknown_token_is_401_and_none_is_anonymous() {
+    fn an_unknown_token_is_401_and_no_token_is_anonymous() {
         let auth = read("t0ps3cret,alice,u1\n");
-        for header in [&b"Bearer t0ps3cre"[..], b"Bearer t0ps3crets", b"Bearer T0ps3cret", b"Bearer \xff"] {
+        for header in [
+            &b"Bearer t0ps3cre"[..],
+            b"Bearer t0ps3crets",
+            b"Bearer T0ps3cret",
+            b"Bearer \xff",
+        ] {
             let failure = auth.authenticate(&request(header)).unwrap_err();
-            assert_eq!((failure.code, failure.reason), (401, Some(Reason::Unauthorized)));
+            assert_eq!(
+                (failure.code, failure.reason),
+                (401, Some(Reason::Unauthorized))
+            );
             assert_eq!(failure.message, "Unauthorized");
         }
-        for parts in [none(), request(b"Basic YTpi"), request(b"Bearer "), request(b"Bearer")] {
+        for parts in [
+            request_without_token(),
+            request(b"Basic YTpi"),
+            request(b"Bearer "),
+            request(b"Bearer"),
+        ] {
             let anonymous = auth.authenticate(&parts).unwrap();
             assert_eq!(anonymous.groups, ["system:unauthenticated"]);
             assert!(anonymous.is_anonymous() && anonymous.user == "system:anonymous");
@@ -258,27 +355,46 @@ mod tests {
     }
 
     #[test]
-    fn without_tokens_everybody_is_admin() {
+    fn without_tokens_every_caller_is_admin() {
         let auth = Authenticator::default();
-        assert_eq!(auth.authenticate(&none()).unwrap(), Identity::admin());
-        assert_eq!(auth.authenticate(&request(b"Bearer x")).unwrap(), Identity::admin());
-        assert!(!auth.is_configured() && read("").is_configured() && !Identity::admin().is_anonymous());
+        assert_eq!(
+            auth.authenticate(&request_without_token()).unwrap(),
+            Identity::admin()
+        );
+        assert_eq!(
+            auth.authenticate(&request(b"Bearer x")).unwrap(),
+            Identity::admin()
+        );
+        assert!(
+            !auth.is_configured() && read("").is_configured() && !Identity::admin().is_anonymous()
+        );
     }
 
     #[test]
-    fn a_random_token_is_the_admins_and_another_one_each_time() {
-        let [(auth, Credentials::Token(token)), (_, Credentials::Token(other))] =
-            [(); 2].map(|()| Authenticator::with_random_token())
+    fn a_random_token_authenticates_the_admin_and_differs_each_time() {
+        let [
+            (auth, Credentials::Token(token)),
+            (_, Credentials::Token(other)),
+        ] = [(); 2].map(|()| Authenticator::with_random_token())
         else {
-            panic!("the credentials are a token")
+            panic!("credentials are not a token")
         };
         assert!(token.len() == 64 && token != other && auth.is_configured());
-        assert_eq!(auth.authenticate(&request(format!("Bearer {token}").as_bytes())).unwrap(), Identity::admin());
-        assert_eq!(auth.authenticate(&request(format!("Bearer {other}").as_bytes())).unwrap_err().code, 401);
+        assert_eq!(
+            auth.authenticate(&request(format!("Bearer {token}").as_bytes()))
+                .unwrap(),
+            Identity::admin()
+        );
+        assert_eq!(
+            auth.authenticate(&request(format!("Bearer {other}").as_bytes()))
+                .unwrap_err()
+                .code,
+            401
+        );
     }
 
     #[test]
-    fn an_identity_among_the_extensions_comes_before_any_token() {
+    fn an_identity_in_the_extensions_overrides_the_token() {
         let mut parts = request(b"Bearer wrong");
         let carol = Identity::new("carol", "", ["dev"]);
         parts.extensions.insert(carol.clone());
@@ -286,19 +402,25 @@ mod tests {
     }
 
     #[test]
-    fn of_two_lines_with_one_token_the_later_counts_and_an_empty_token_is_skipped() {
+    fn the_last_line_of_a_token_applies_and_an_empty_token_is_skipped() {
         let auth = read("t,alice,1\n,nobody,2\nt,bob,3\n");
-        assert_eq!(auth.authenticate(&request(b"Bearer t")).unwrap().user, "bob");
+        assert_eq!(
+            auth.authenticate(&request(b"Bearer t")).unwrap().user,
+            "bob"
+        );
     }
 
     #[test]
-    fn quotes_hold_commas_and_quotes() {
-        assert_eq!(fields(r#""a,b","say ""x""",,c"#).unwrap(), ["a,b", r#"say "x""#, "", "c"]);
+    fn quoted_fields_contain_commas_and_quotes() {
+        assert_eq!(
+            fields(r#""a,b","say ""x""",,c"#).unwrap(),
+            ["a,b", r#"say "x""#, "", "c"]
+        );
     }
 
     #[test]
-    fn a_bad_line_is_named_and_its_token_is_not_shown() {
-        for (text, line, told) in [
+    fn an_error_names_the_line_and_does_not_show_its_token() {
+        for (text, line, reason) in [
             (FILE, 4, "a quote inside a field"),
             ("t0ps3cret,alice\n", 1, "fewer than three columns"),
             ("a,b,c\n\"t0ps3cret,alice,u1\n", 2, "not closed"),
@@ -306,17 +428,23 @@ mod tests {
         ] {
             let error = Authenticator::from_token_file(text).unwrap_err();
             let shown = format!("{error} {error:?}");
-            assert!(error.line == line && shown.contains(told) && !shown.contains("t0ps3cret"), "{shown}");
+            assert!(
+                error.line == line && shown.contains(reason) && !shown.contains("t0ps3cret"),
+                "{shown}"
+            );
         }
     }
 
     #[test]
     fn tokens_are_not_shown_by_debug() {
-        assert_eq!(format!("{:?}", read("t0ps3cret,alice,u1\n")), "Authenticator { tokens: Some(1) }");
+        assert_eq!(
+            format!("{:?}", read("t0ps3cret,alice,u1\n")),
+            "Authenticator { tokens: Some(1) }"
+        );
     }
 
     #[test]
-    fn what_is_forbidden_is_told_in_the_real_servers_words() {
+    fn forbidden_messages_equal_those_of_kube_apiserver() {
         let alice = Identity::new("alice", "", [""; 0]);
         let failure = forbidden_for(&alice, "get", "", "configmaps", "x", "g1");
         assert_eq!(
@@ -324,9 +452,20 @@ mod tests {
             "configmaps \"x\" is forbidden: User \"alice\" cannot get resource \"configmaps\" in API group \"\" in the \
              namespace \"g1\""
         );
-        assert_eq!((failure.code, failure.reason), (403, Some(Reason::Forbidden)));
         assert_eq!(
-            forbidden_for(&Identity::anonymous(), "list", "example.com", "widgets/status", "", "").message,
+            (failure.code, failure.reason),
+            (403, Some(Reason::Forbidden))
+        );
+        assert_eq!(
+            forbidden_for(
+                &Identity::anonymous(),
+                "list",
+                "example.com",
+                "widgets/status",
+                "",
+                ""
+            )
+            .message,
             "widgets.example.com is forbidden: User \"system:anonymous\" cannot list resource \"widgets/status\" in API \
              group \"example.com\" at the cluster scope"
         );

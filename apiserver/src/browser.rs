@@ -7,9 +7,13 @@ use crate::{
 };
 use steersman_browser_guard::{BrowserGuard, Rejection};
 
-/// Creates the guard of the sockets. Returns `None` if callers need a token, which browsers do not send by themselves.
-pub(crate) fn guard(authenticator: &Authenticator, hosts: &[String]) -> Result<Option<BrowserGuard>, StartError> {
-    let guard = BrowserGuard::new(hosts).map_err(|error| StartError::Host(error.0))?;
+/// Creates the guard of the sockets. Returns `None` if callers need a token, which browsers do not
+/// send by themselves.
+pub(crate) fn guard(
+    authenticator: &Authenticator,
+    hosts: &[String],
+) -> Result<Option<BrowserGuard>, StartError> {
+    let guard = BrowserGuard::new(hosts).map_err(|error| StartError::InvalidHost(error.0))?;
     Ok((!authenticator.is_configured()).then_some(guard))
 }
 
@@ -21,5 +25,10 @@ pub(crate) fn forbidden(rejection: &Rejection) -> Box<Failure> {
         }
         _ => "use a program other than a browser, or require tokens (--token-auth-file)",
     };
-    Failure::new(403, Reason::Forbidden, format!("forbidden: {rejection}; {fix}")).about(Details::default())
+    Failure::new(
+        403,
+        Reason::Forbidden,
+        format!("forbidden: {rejection}; {fix}"),
+    )
+    .about(Details::default())
 }

@@ -1,4 +1,4 @@
-//! What is served: built-in resources, always, and those of the definitions that are established.
+//! Registry of the served resources: built-in ones and those of established CRDs.
 
 use crate::{
     builtin,
@@ -14,84 +14,113 @@ use std::{
     sync::Arc,
 };
 
-/// The table of namespaces, which other objects live in.
+/// Name of the table of namespaces.
 pub(crate) const NAMESPACES: &str = "namespaces";
-/// The table of definitions, which other resources come from.
+/// Name of the table of CRDs.
 pub(crate) const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
-/// A resource in one version, and how its objects are stored and shown.
+/// A resource in one version, with its storage table and JSON representation.
 #[derive(Debug)]
 pub(crate) struct Served {
     pub(crate) resource: Resource,
-    /// All versions of a resource, and both views of an event, share one.
+    /// Table of the stored objects. All versions of a resource share it, and both groups of events
+    /// do.
     pub(crate) table: TableName,
-    /// Of the version that is stored, if that is another one: what is written has to fit it too.
+    /// Schema of the storage version, if this is another version. Written objects must satisfy
+    /// both.
     pub(crate) storage_schema: Option<Arc<Schema>>,
-    /// How an object is shown by itself.
+    /// JSON prefix of a single object.
     pub(crate) head: Head,
-    /// How it is shown in a list.
+    /// JSON prefix of an item of a list.
     item_head: Head,
-    /// What is shown differs from what is stored by more than apiVersion and kind.
+    /// The served object differs from the stored one by more than apiVersion and kind.
     converted: bool,
 }
 
 impl Served {
-    pub(crate) fn new(resource: Resource, table: TableName, storage_schema: Option<Arc<Schema>>) -> Self {
+    pub(crate) fn new(
+        resource: Resource,
+        table: TableName,
+        storage_schema: Option<Arc<Schema>>,
+    ) -> Self {
         let head = Head::new(&resource.api_version(), &resource.kind);
-        // Items of built-in lists carry no kind (kube-rs#946), those of custom ones do.
-        let item_head = if resource.strategy.custom { head.clone() } else { Head::bare() };
+        // Items of built-in lists have no kind (kube-rs#946). Items of custom resource lists have
+        // one.
+        let item_head = if resource.strategy.custom {
+            head.clone()
+        } else {
+            Head::bare()
+        };
         let converted = !resource.strategy.custom && builtin::is_view(&resource);
-        Self { resource, table, storage_schema, head, item_head, converted }
+        Self {
+            resource,
+            table,
+            storage_schema,
+            head,
+            item_head,
+            converted,
+        }
     }
 
     pub(crate) fn strategy(&self) -> &Strategy {
         &self.resource.strategy
     }
 
-    /// An object as this version shows it, decoded.
+    /// Decodes an object in this version.
     pub(crate) fn decode(&self, object: &Object) -> Value {
         self.decode_at(object, object.revision)
     }
 
-    /// The same, as of another revision.
+    /// Decodes an object in this version, with `revision` as its resource version.
     pub(crate) fn decode_at(&self, object: &Object, revision: u64) -> Value {
-        self.shown(Value::Object(object.decode_at(&self.head, revision)))
+        self.to_served(Value::Object(object.decode_at(&self.head, revision)))
     }
 
-    /// What is stored is not what is shown.
     pub(crate) fn is_converted(&self) -> bool {
         self.converted
     }
 
-    /// What this version shows, as it is stored.
+    /// Converts an object of this version to its stored form.
     pub(crate) fn to_stored(&self, value: Value) -> Value {
-        if self.converted { builtin::from_view(&self.resource, value) } else { value }
+        if self.converted {
+            builtin::from_view(&self.resource, value)
+        } else {
+            value
+        }
     }
 
-    /// What is stored, as this version shows it.
-    pub(crate) fn shown(&self, stored: Value) -> Value {
-        if self.converted { builtin::to_view(&self.resource, stored) } else { stored }
+    /// Converts a stored object to this version.
+    pub(crate) fn to_served(&self, stored: Value) -> Value {
+        if self.converted {
+            builtin::to_view(&self.resource, stored)
+        } else {
+            stored
+        }
     }
 
-    /// Append an object's JSON as of `revision`.
+    /// Appends an object's JSON, with `revision` as its resource version.
     pub(crate) fn write(&self, out: &mut BytesMut, object: &Object, revision: u64) {
         self.write_with(out, &self.head, object, revision);
     }
 
-    /// Append an object's JSON, as an item of a list.
+    /// Appends an object's JSON as an item of a list.
     pub(crate) fn write_item(&self, out: &mut BytesMut, object: &Object) {
         self.write_with(out, &self.item_head, object, object.revision);
     }
 
     fn write_with(&self, out: &mut BytesMut, head: &Head, object: &Object, revision: u64) {
         if self.converted {
-            out.put_slice(self.shown(Value::Object(object.decode_at(head, revision))).to_string().as_bytes());
+            out.put_slice(
+                self.to_served(Value::Object(object.decode_at(head, revision)))
+                    .to_string()
+                    .as_bytes(),
+            );
         } else {
             object.write(out, head, revision);
         }
     }
 
-    /// An object's JSON.
+    /// Returns an object's JSON.
     pub(crate) fn json(&self, object: &Object) -> Bytes {
         let mut out = BytesMut::new();
         self.write(&mut out, object, object.revision);
@@ -99,19 +128,19 @@ impl Served {
     }
 }
 
-/// All that is served. Made anew when a definition comes or goes; a request sees one all the way through.
+/// All served resources. Replaced when a CRD changes; a request uses one catalog throughout.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalog {
-    /// Built-ins first, in the order of their table.
+    /// Built-in resources first, in the order of their table.
     all: Vec<Arc<Served>>,
-    /// By `group/version/plural`.
+    /// Served versions by `group/version/plural`.
     by_path: HashMap<String, Arc<Served>>,
-    /// Of each table the version that is stored, whether it is served or not: what controllers see objects by.
+    /// Storage version of each table, even if it is not served. Controllers read objects with it.
     stored: BTreeMap<TableName, Arc<Served>>,
 }
 
 impl Catalog {
-    /// The built-ins.
+    /// Returns the catalog of the built-in resources.
     pub(crate) fn builtin() -> Self {
         let mut catalog = Self::default();
         for resource in builtin::resources() {
@@ -126,7 +155,7 @@ impl Catalog {
         catalog
     }
 
-    /// Serve a version of a resource.
+    /// Adds a served version of a resource.
     pub(crate) fn serve(&mut self, served: Arc<Served>) {
         let resource = &served.resource;
         let path = path(&resource.group, &resource.version, &resource.plural);
@@ -134,45 +163,59 @@ impl Catalog {
         self.by_path.insert(path, served);
     }
 
-    /// Its objects are stored in this version.
+    /// Sets the storage version of a table.
     pub(crate) fn store_as(&mut self, stored: Arc<Served>) {
         self.stored.insert(stored.table.clone(), stored);
     }
 
-    /// Serve no version of a resource any longer.
+    /// Removes all versions of a resource.
     pub(crate) fn remove(&mut self, group: &str, plural: &str) {
-        let stays = |served: &Served| &*served.resource.group != group || &*served.resource.plural != plural;
-        self.all.retain(|served| stays(served));
-        self.by_path.retain(|_, served| stays(served));
-        self.stored.retain(|_, served| stays(served));
+        let is_other = |served: &Served| {
+            &*served.resource.group != group || &*served.resource.plural != plural
+        };
+        self.all.retain(|served| is_other(served));
+        self.by_path.retain(|_, served| is_other(served));
+        self.stored.retain(|_, served| is_other(served));
     }
 
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Served>> {
         self.by_path.get(&path(group, version, plural))
     }
 
+    /// Reports whether the version of `served` is still served, or its whole resource is removed.
+    ///
+    /// The table of a removed resource is dropped, which ends watches.
+    pub(crate) fn serves(&self, served: &Served) -> bool {
+        let resource = &served.resource;
+        self.find(&resource.group, &resource.version, &resource.plural)
+            .is_some()
+            || !self.stored.contains_key(&served.table)
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Served>> {
         self.all.iter()
     }
 
-    /// How the objects of a table are stored.
+    /// Returns the storage version of a table.
     pub(crate) fn stored(&self, table: &str) -> Option<&Arc<Served>> {
         self.stored.get(table)
     }
 
-    /// How those of all tables are, in the order of their names.
+    /// Returns the storage versions of all tables, sorted by table name.
     pub(crate) fn all_stored(&self) -> impl Iterator<Item = &Arc<Served>> {
         self.stored.values()
     }
 
-    /// A group of Kubernetes' own.
-    pub(crate) fn has_built_in(&self, group: &str) -> bool {
-        self.iter().any(|served| !served.strategy().custom && &*served.resource.group == group)
+    /// Reports whether `group` has built-in resources.
+    pub(crate) fn has_builtin(&self, group: &str) -> bool {
+        self.iter()
+            .any(|served| !served.strategy().custom && &*served.resource.group == group)
     }
 
-    /// Any served version of a kind, for references that name one.
+    /// Returns any served version of a kind. Used for owner references.
     pub(crate) fn find_kind(&self, group: &str, kind: &str) -> Option<&Arc<Served>> {
-        self.iter().find(|served| &*served.resource.group == group && &*served.resource.kind == kind)
+        self.iter()
+            .find(|served| &*served.resource.group == group && &*served.resource.kind == kind)
     }
 }
 
@@ -180,7 +223,7 @@ fn path(group: &str, version: &str, plural: &str) -> String {
     [group, version, plural].join("/")
 }
 
-/// `widgets.example.com`, `configmaps`.
+/// Returns the table name of a resource, such as `widgets.example.com` or `configmaps`.
 pub(crate) fn table_name(group: &str, plural: &str) -> TableName {
     crate::status::qualified(group, plural).into()
 }

@@ -1,6 +1,8 @@
-//! A client's certificate with one organization for each of its groups: what a real server reads users and groups from.
+//! Client certificates with one organization per group, from which API servers read user and
+//! groups.
 //!
-//! Written here, and not by rcgen, because a name of rcgen's holds only one value of each type.
+//! The certificate is encoded here because a distinguished name of rcgen holds only one value of
+//! each type.
 
 use rcgen::{Error, KeyPair, PublicKeyData, SigningKey};
 use yasna::{
@@ -13,10 +15,12 @@ const COMMON_NAME: &[u64] = &[2, 5, 4, 3];
 const ORGANIZATION: &[u64] = &[2, 5, 4, 10];
 const EXTENDED_KEY_USAGE: &[u64] = &[2, 5, 29, 37];
 const CLIENT_AUTH: &[u64] = &[1, 3, 6, 1, 5, 5, 7, 3, 2];
-/// What keys sign by that [`KeyPair::generate`] makes.
+/// Signature algorithm of the keys that [`KeyPair::generate`] creates.
 const ECDSA_WITH_SHA256: &[u64] = &[1, 2, 840, 10045, 4, 3, 2];
 
-/// A certificate as DER: the authority named `issuer`, whose key is `issuer_key`, says that `key` is `user`'s, of `groups`.
+/// Returns the DER of a client certificate for `user` in `groups` with the key `key`.
+///
+/// `issuer` is the common name of the authority and `issuer_key` its key.
 pub(crate) fn sign(
     issuer: &str,
     issuer_key: &KeyPair,
@@ -27,14 +31,21 @@ pub(crate) fn sign(
     let to_sign = construct_der(|writer| {
         writer.write_sequence(|writer| {
             // Version 3, the one with extensions.
-            writer.next().write_tagged(Tag::context(0), |writer| writer.write_u8(2));
-            writer.next().write_bigint_bytes(&rand::random::<[u8; 16]>(), true);
+            writer
+                .next()
+                .write_tagged(Tag::context(0), |writer| writer.write_u8(2));
+            writer
+                .next()
+                .write_bigint_bytes(&rand::random::<[u8; 16]>(), true);
             write_algorithm(writer.next());
             write_name(writer.next(), issuer, &[]);
-            // As long as rcgen's: what is signed is worth nothing once the authority's key is gone.
+            // The validity of rcgen's certificates. The authority's key does not outlive the
+            // process anyway.
             writer.next().write_sequence(|writer| {
                 let mut write = |tag, time: &[u8]| {
-                    writer.next().write_tagged_implicit(tag, |writer| writer.write_bytes(time));
+                    writer
+                        .next()
+                        .write_tagged_implicit(tag, |writer| writer.write_bytes(time));
                 };
                 write(TAG_UTCTIME, b"750101000000Z");
                 write(TAG_GENERALIZEDTIME, b"40960101000000Z");
@@ -44,10 +55,14 @@ pub(crate) fn sign(
             writer.next().write_tagged(Tag::context(3), |writer| {
                 writer.write_sequence(|writer| {
                     writer.next().write_sequence(|writer| {
-                        writer.next().write_oid(&ObjectIdentifier::from_slice(EXTENDED_KEY_USAGE));
+                        writer
+                            .next()
+                            .write_oid(&ObjectIdentifier::from_slice(EXTENDED_KEY_USAGE));
                         let usages = construct_der(|writer| {
                             writer.write_sequence(|writer| {
-                                writer.next().write_oid(&ObjectIdentifier::from_slice(CLIENT_AUTH));
+                                writer
+                                    .next()
+                                    .write_oid(&ObjectIdentifier::from_slice(CLIENT_AUTH));
                             });
                         });
                         writer.next().write_bytes(&usages);
@@ -61,18 +76,26 @@ pub(crate) fn sign(
         writer.write_sequence(|writer| {
             writer.next().write_der(&to_sign);
             write_algorithm(writer.next());
-            writer.next().write_bitvec_bytes(&signature, signature.len() * 8);
+            writer
+                .next()
+                .write_bitvec_bytes(&signature, signature.len() * 8);
         });
     }))
 }
 
 fn write_algorithm(writer: DERWriter<'_>) {
-    writer.write_sequence(|writer| writer.next().write_oid(&ObjectIdentifier::from_slice(ECDSA_WITH_SHA256)));
+    writer.write_sequence(|writer| {
+        writer
+            .next()
+            .write_oid(&ObjectIdentifier::from_slice(ECDSA_WITH_SHA256));
+    });
 }
 
 fn write_name(writer: DERWriter<'_>, common_name: &str, organizations: &[&str]) {
     writer.write_sequence(|writer| {
-        let organizations = organizations.iter().map(|organization| (ORGANIZATION, *organization));
+        let organizations = organizations
+            .iter()
+            .map(|organization| (ORGANIZATION, *organization));
         for (kind, value) in organizations.chain([(COMMON_NAME, common_name)]) {
             writer.next().write_set(|writer| {
                 writer.next().write_sequence(|writer| {

@@ -1,9 +1,10 @@
-//! The server's time: the wall clock when it started, moved on by tokio's clock, so that paused time holds here too.
+//! The server's clock: starts at the wall clock's time or at a given one, and follows tokio's
+//! clock.
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-/// Tells the time for `creationTimestamp` and the like.
+/// Clock for `creationTimestamp` and other times in objects.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     started: Timestamp,
@@ -11,24 +12,29 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// A clock that begins at `started`; the wall clock's time if that is `None`.
+    /// Creates a clock that starts at `started`, or at the wall clock's time if that is `None`.
     pub(crate) fn new(started: Option<Timestamp>) -> Self {
-        Self { started: started.unwrap_or_else(Timestamp::now), at: Instant::now() }
+        Self {
+            started: started.unwrap_or_else(Timestamp::now),
+            at: Instant::now(),
+        }
     }
 
-    /// Now.
+    /// Returns the current time.
     pub(crate) fn now(&self) -> Timestamp {
         let passed = SignedDuration::try_from(self.at.elapsed()).unwrap_or(SignedDuration::MAX);
-        self.started.saturating_add(passed).unwrap_or(Timestamp::MAX)
+        self.started
+            .saturating_add(passed)
+            .unwrap_or(Timestamp::MAX)
     }
 
-    /// Now, to the second, as objects carry it: `2026-01-02T03:04:05Z`.
+    /// Returns the current time in the format of object metadata: `2026-01-02T03:04:05Z`.
     pub(crate) fn timestamp(&self) -> String {
-        timestamp(self.now())
+        format_timestamp(self.now())
     }
 }
 
-/// A time, to the second.
-pub(crate) fn timestamp(at: Timestamp) -> String {
+/// Formats a time as object metadata does, truncated to the second.
+pub(crate) fn format_timestamp(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -1,4 +1,4 @@
-//! Definitions of custom resources: what a `CustomResourceDefinition` says, and the resources that it makes served.
+//! CRDs: parsing and validation of a `CustomResourceDefinition`, and the resources that it defines.
 
 mod check;
 mod labels;
@@ -9,40 +9,59 @@ mod tests;
 
 use crate::{
     http::priority,
-    resource::{Cell, Column, Generation, NameRule, Resource, ResourceSchema, Scale, Selectable, StatusRule, Strategy},
+    resource::{
+        Cell, Column, Generation, NameRule, Resource, ResourceSchema, Scale, Selectable,
+        StatusRule, Strategy,
+    },
     schema::Schema,
     status::FieldErrors,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// What can be done with custom resources, in the order that the real server tells it.
-const VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+/// Verbs of custom resources, in the order of the real server's discovery.
+const VERBS: &[&str] = &[
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "create",
+    "update",
+    "watch",
+];
 
-/// What the real server says of the column that it adds where none are defined.
+/// Description of the column that the real server adds if a CRD has none.
 const AGE: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is \
                    not guaranteed to be set in happens-before order across separate operations. Clients may not set \
                    this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. \
                    Read-only. Null for lists. More info: \
                    https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
-/// What the server fills into a definition, and into its status.
+/// Sets the fields of a CRD and of its status that the server sets.
 pub(crate) fn prepare(crd: &mut Value, old: Option<&Value>) {
     Definition::prepare(crd);
     if old.is_none() {
         crd["status"] = status::initial(crd);
     } else if crd["status"].is_object() {
         let mut status = crd["status"].take();
-        status::store(&mut status, crd);
+        status::add_storage_version(&mut status, crd);
         crd["status"] = status;
     }
 }
 
-/// What is wrong with a definition, given the one it replaces.
+/// Validates a CRD that replaces `old`, if any.
 pub(crate) fn validate(crd: &Value, old: Option<&Value>) -> FieldErrors {
-    let mut errors = if old.is_none() { check::name(crd) } else { FieldErrors::new() };
+    let mut errors = if old.is_none() {
+        check::name(crd)
+    } else {
+        FieldErrors::new()
+    };
     errors.extend(Definition::parse(crd).err().into_iter().flatten());
-    errors.extend(old.into_iter().flat_map(|old| Definition::check_update(crd, old)));
+    errors.extend(
+        old.into_iter()
+            .flat_map(|old| Definition::check_update(crd, old)),
+    );
     errors
 }
 
@@ -57,16 +76,15 @@ pub(crate) struct Definition {
     short_names: Vec<Arc<str>>,
     categories: Vec<Arc<str>>,
     namespaced: bool,
-    versions: Vec<Version>,
+    versions: Vec<CrdVersion>,
 }
 
-/// One version of a custom resource.
+/// A version of a custom resource.
 #[derive(Debug)]
-pub(crate) struct Version {
+pub(crate) struct CrdVersion {
     pub(crate) name: Arc<str>,
-    /// It can be asked for.
     pub(crate) served: bool,
-    /// It is the one that objects are stored in.
+    /// Objects are stored in this version.
     pub(crate) storage: bool,
     pub(crate) schema: Arc<Schema>,
     status: bool,
@@ -77,13 +95,16 @@ pub(crate) struct Version {
 }
 
 impl Definition {
-    /// Fills in what the real server fills in before it validates.
+    /// Sets the defaults that the real server sets before it validates.
     pub(crate) fn prepare(crd: &mut Value) {
-        let Some(spec) = crd.get_mut("spec").and_then(Value::as_object_mut) else { return };
+        let Some(spec) = crd.get_mut("spec").and_then(Value::as_object_mut) else {
+            return;
+        };
         if let Some(names) = spec.get_mut("names").and_then(Value::as_object_mut)
             && let Some(kind) = names.get("kind").and_then(Value::as_str).map(String::from)
         {
-            let empty = |value: Option<&Value>| value.and_then(Value::as_str).is_none_or(str::is_empty);
+            let empty =
+                |value: Option<&Value>| value.and_then(Value::as_str).is_none_or(str::is_empty);
             if empty(names.get("singular")) {
                 names.insert("singular".into(), kind.to_lowercase().into());
             }
@@ -94,32 +115,42 @@ impl Definition {
         if spec.get("conversion").is_none_or(Value::is_null) {
             spec.insert("conversion".into(), json!({"strategy": "None"}));
         }
-        for version in spec.get_mut("versions").and_then(Value::as_array_mut).into_iter().flatten() {
+        for version in spec
+            .get_mut("versions")
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+        {
             omit_empty(version, &["deprecated"]);
-            let columns = version.get_mut("additionalPrinterColumns").and_then(Value::as_array_mut);
+            let columns = version
+                .get_mut("additionalPrinterColumns")
+                .and_then(Value::as_array_mut);
             for column in columns.into_iter().flatten() {
                 omit_empty(column, &["priority", "format", "description"]);
             }
         }
     }
 
-    /// Reads a prepared definition. Everything that is wrong with it is told.
+    /// Parses a prepared CRD. Reports all errors.
     pub(crate) fn parse(crd: &Value) -> Result<Self, FieldErrors> {
         let mut errors = check::definition(crd);
         let spec = &crd["spec"];
         let common = check::common_parts(spec);
         let mut versions = Vec::new();
         for (index, version) in list(&spec["versions"]).iter().enumerate() {
-            match Version::parse(spec, &common, index, version) {
+            match CrdVersion::parse(spec, &common, index, version) {
                 Ok(version) => versions.push(version),
-                Err(more) => {
-                    // Versions may share a schema, whose errors are listed once.
-                    let new: Vec<_> = more.into_iter().filter(|error| !errors.contains(error)).collect();
+                Err(found) => {
+                    // Versions can share a schema. Its errors are listed once.
+                    let new: Vec<_> = found
+                        .into_iter()
+                        .filter(|error| !errors.contains(error))
+                        .collect();
                     errors.extend(new);
                 }
             }
         }
-        check::stored(crd, list(&spec["versions"]), &mut errors);
+        check::stored_versions(crd, list(&spec["versions"]), &mut errors);
         if !errors.is_empty() {
             return Err(errors);
         }
@@ -137,28 +168,28 @@ impl Definition {
         })
     }
 
-    /// What may not have changed since `old` has changed, or is missing but still needed.
+    /// Validates the changes from `old` to `crd`.
     pub(crate) fn check_update(crd: &Value, old: &Value) -> FieldErrors {
         check::update(crd, old)
     }
 
-    /// The version that objects are stored in.
-    pub(crate) fn storage(&self) -> Option<&Version> {
+    /// Returns the version in which objects are stored.
+    pub(crate) fn storage(&self) -> Option<&CrdVersion> {
         self.versions.iter().find(|version| version.storage)
     }
 
-    /// All versions, served or not.
-    pub(crate) fn versions(&self) -> &[Version] {
+    /// Returns all versions, served or not.
+    pub(crate) fn versions(&self) -> &[CrdVersion] {
         &self.versions
     }
 
-    /// `plural` and `group`.
+    /// Returns the plural name and the group.
     pub(crate) fn names(&self) -> (&str, &str) {
         (&self.plural, &self.group)
     }
 
-    /// The resource that a version is.
-    pub(crate) fn resource(&self, version: &Version) -> Resource {
+    /// Returns the resource of a version.
+    pub(crate) fn resource(&self, version: &CrdVersion) -> Resource {
         Resource {
             group: self.group.clone(),
             version: version.name.clone(),
@@ -183,34 +214,47 @@ impl Definition {
                 prepare: |_, _| {},
                 validate: |_, _| FieldErrors::new(),
                 validate_status: |_| FieldErrors::new(),
-                needs: crate::builtin::Needs::Nothing,
+                dependencies: crate::builtin::Dependencies::Nothing,
                 warn: |_| Vec::new(),
             },
             schema: ResourceSchema::Custom(version.schema.clone()),
             columns: version.columns.clone(),
             selectable: version.selectable.clone(),
             deprecation: version.deprecation.clone(),
-            storage: self.storage().map_or(&version.name, |storage| &storage.name).clone(),
+            storage: self
+                .storage()
+                .map_or(&version.name, |storage| &storage.name)
+                .clone(),
         }
     }
 }
 
-impl Version {
-    fn parse(spec: &Value, common: &[&str], index: usize, version: &Value) -> Result<Self, FieldErrors> {
-        let at = |key: &str, shared: &str| check::place(common, index, key, shared);
+impl CrdVersion {
+    fn parse(
+        spec: &Value,
+        common: &[&str],
+        index: usize,
+        version: &Value,
+    ) -> Result<Self, FieldErrors> {
+        let at = |key: &str, shared: &str| check::field_path(common, index, key, shared);
         let subresources = &version["subresources"];
         let status = subresources["status"].is_object();
         let mut errors = check::version(version, index, &at, status);
         let schema = &version["schema"]["openAPIV3Schema"];
         let path = format!("{}.openAPIV3Schema", at("schema", "validation"));
         let preserve = spec["preserveUnknownFields"] == true;
-        let schema = if schema.is_object() { Schema::from_crd(schema, preserve, &path) } else { Ok(Schema::any()) };
-        let schema = schema.map_err(|more| errors.extend(more));
-        errors.extend(check::parts(version, &at));
+        let schema = if schema.is_object() {
+            Schema::from_crd(schema, preserve, &path)
+        } else {
+            Ok(Schema::any())
+        };
+        let schema = schema.map_err(|found| errors.extend(found));
+        errors.extend(check::version_parts(version, &at));
         match schema {
             Ok(schema) if errors.is_empty() => {
                 let fields = list(&version["selectableFields"]);
-                let errors = check::selectable(fields, &schema, &at("selectableFields", "selectableFields"));
+                let errors =
+                    check::selectable(fields, &schema, &at("selectableFields", "selectableFields"));
                 if !errors.is_empty() {
                     return Err(errors);
                 }
@@ -223,7 +267,10 @@ impl Version {
                     deprecation: deprecation(spec, version),
                     scale: scale(&subresources["scale"]),
                     columns: columns(list(&version["additionalPrinterColumns"])),
-                    selectable: fields.iter().map(|field| selectable(&field["jsonPath"])).collect(),
+                    selectable: fields
+                        .iter()
+                        .map(|field| selectable(&field["jsonPath"]))
+                        .collect(),
                 })
             }
             _ => Err(errors),
@@ -231,7 +278,7 @@ impl Version {
     }
 }
 
-/// Fields that say no more than their absence would are not kept.
+/// Removes fields that equal their absence.
 fn omit_empty(object: &mut Value, fields: &[&str]) {
     let empty = [json!(false), json!(0), json!("")];
     if let Some(object) = object.as_object_mut() {
@@ -239,7 +286,7 @@ fn omit_empty(object: &mut Value, fields: &[&str]) {
     }
 }
 
-/// What users of a deprecated version are told: by default which one to use instead.
+/// Returns the warning about a deprecated version. The default one names the version to use.
 fn deprecation(spec: &Value, version: &Value) -> Option<Arc<str>> {
     if version["deprecated"] != true {
         return None;
@@ -247,19 +294,31 @@ fn deprecation(spec: &Value, version: &Value) -> Option<Arc<str>> {
     if let Some(warning) = version["deprecationWarning"].as_str() {
         return Some(warning.into());
     }
-    let named = |name: &str| format!("{}/{name} {}", text(&spec["group"]), text(&spec["names"]["kind"]));
+    let named = |name: &str| {
+        format!(
+            "{}/{name} {}",
+            text(&spec["group"]),
+            text(&spec["names"]["kind"])
+        )
+    };
     let name = text(&version["name"]);
-    let better = list(&spec["versions"]).iter().filter(|other| other["served"] == true && other["deprecated"] != true);
-    let better = better.filter_map(|other| other["name"].as_str()).filter(|other| priority(other) > priority(&name));
-    let told = format!("{} is deprecated", named(&name));
-    Some(match better.max_by_key(|other| priority(other)) {
-        Some(best) => format!("{told}; use {}", named(best)).into(),
-        None => told.into(),
+    let newer = list(&spec["versions"])
+        .iter()
+        .filter(|other| other["served"] == true && other["deprecated"] != true);
+    let newer = newer
+        .filter_map(|other| other["name"].as_str())
+        .filter(|other| priority(other) > priority(&name));
+    let warning = format!("{} is deprecated", named(&name));
+    Some(match newer.max_by_key(|other| priority(other)) {
+        Some(best) => format!("{warning}; use {}", named(best)).into(),
+        None => warning.into(),
     })
 }
 
 fn scale(scale: &Value) -> Option<Scale> {
-    let selector = scale["labelSelectorPath"].as_str().filter(|path| !path.is_empty());
+    let selector = scale["labelSelectorPath"]
+        .as_str()
+        .filter(|path| !path.is_empty());
     scale.is_object().then(|| Scale {
         spec_replicas: keys(&text(&scale["specReplicasPath"])),
         status_replicas: keys(&text(&scale["statusReplicasPath"])),
@@ -282,13 +341,19 @@ fn columns(columns: &[Value]) -> Vec<Column> {
     let column = |column: &Value| {
         let field = |key: &str| column[key].as_str().unwrap_or_default().to_owned();
         let path = field("jsonPath");
-        let described = format!("Custom resource definition column (in JSONPath format): {path}");
+        let default_description =
+            format!("Custom resource definition column (in JSONPath format): {path}");
         Column {
             name: field("name"),
             kind: field("type"),
             format: field("format"),
-            description: Some(field("description")).filter(|text| !text.is_empty()).unwrap_or(described),
-            priority: column["priority"].as_i64().and_then(|priority| priority.try_into().ok()).unwrap_or(0),
+            description: Some(field("description"))
+                .filter(|text| !text.is_empty())
+                .unwrap_or(default_description),
+            priority: column["priority"]
+                .as_i64()
+                .and_then(|priority| priority.try_into().ok())
+                .unwrap_or(0),
             cell: Cell::Path(path),
         }
     };
@@ -297,12 +362,18 @@ fn columns(columns: &[Value]) -> Vec<Column> {
 
 fn selectable(path: &Value) -> Selectable {
     let path = text(path);
-    Selectable { name: path.trim_start_matches('.').into(), path: keys(&path) }
+    Selectable {
+        name: path.trim_start_matches('.').into(),
+        path: keys(&path),
+    }
 }
 
-/// `.spec.replicas` as its keys.
+/// Splits a path such as `.spec.replicas` into its keys.
 fn keys(path: &str) -> Vec<String> {
-    path.trim_start_matches('.').split('.').map(String::from).collect()
+    path.trim_start_matches('.')
+        .split('.')
+        .map(String::from)
+        .collect()
 }
 
 fn list(value: &Value) -> &[Value] {

@@ -1,4 +1,4 @@
-//! Request bodies: JSON to a value, noticing fields that are there twice.
+//! Decoding of JSON and YAML request bodies, with duplicate fields reported.
 
 use crate::status::{Failure, Result, StrictErrors};
 use bytes::Bytes;
@@ -7,87 +7,129 @@ use serde_json::{Map, Number, Value};
 use serde_saphyr::{Error, options::DuplicateKeyPolicy};
 use std::{cell::RefCell, fmt};
 
-/// A body, and what is doubtful in it: its duplicate fields. The last of a duplicate wins, as in the real server.
+/// A decoded request body. The last value of a duplicate field wins, as on the real server.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Body {
+pub(crate) struct DecodedBody {
     pub(crate) value: Value,
-    /// `duplicate field "spec.a"`
-    pub(crate) faults: StrictErrors,
-    /// As it came.
+    /// Errors about duplicate fields, such as `duplicate field "spec.a"`.
+    pub(crate) strict_errors: StrictErrors,
+    /// Bytes of the request.
     pub(crate) raw: Bytes,
 }
 
-impl Body {
-    /// One that did not come over the wire.
-    pub(crate) fn of(value: Value) -> Self {
-        Self { value, faults: StrictErrors::new(), raw: Bytes::new() }
-    }
-}
-
-/// How the real server shows what it cannot read: its beginning, in hexadecimal digits if it does not look like JSON.
-pub(crate) fn summary(raw: &[u8]) -> String {
-    const SHOWN: usize = 30;
-    let begun = &raw[..raw.len().min(SHOWN)];
-    let more = if raw.len() > SHOWN { " ..." } else { "" };
-    match raw.first() {
-        None => "<empty>".into(),
-        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(begun)),
-        Some(_) => {
-            let digit = |half: u8| char::from_digit(half.into(), 16).unwrap_or_default();
-            begun.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).chain(more.chars()).collect()
+impl DecodedBody {
+    /// Creates a body that was not received over HTTP.
+    pub(crate) fn from_value(value: Value) -> Self {
+        Self {
+            value,
+            strict_errors: StrictErrors::new(),
+            raw: Bytes::new(),
         }
     }
 }
 
-/// Read a JSON body. What is no UTF-8 becomes U+FFFD, as in the real server: harmless in a text, and an error elsewhere.
-pub(crate) fn json(bytes: &Bytes) -> Result<Body> {
+/// Returns the beginning of an undecodable body as the real server's errors show it: as hexadecimal
+/// digits if it does not look like JSON.
+pub(crate) fn summary(raw: &[u8]) -> String {
+    const MAX_SHOWN: usize = 30;
+    let start = &raw[..raw.len().min(MAX_SHOWN)];
+    let more = if raw.len() > MAX_SHOWN { " ..." } else { "" };
+    match raw.first() {
+        None => "<empty>".into(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(start)),
+        Some(_) => {
+            let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or_default();
+            start
+                .iter()
+                .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
+                .chain(more.chars())
+                .collect()
+        }
+    }
+}
+
+/// Decodes a JSON body. Invalid UTF-8 becomes U+FFFD, as on the real server: accepted inside of
+/// strings, an error elsewhere.
+pub(crate) fn json(bytes: &Bytes) -> Result<DecodedBody> {
     let duplicates = RefCell::new(StrictErrors::new());
     let text = String::from_utf8_lossy(bytes);
     let mut deserializer = serde_json::Deserializer::from_str(&text);
-    let seed = Seed { duplicates: &duplicates, at: Path::Root };
-    let value = seed.deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
-    let value = value.map_err(|error| Failure::bad_request(format!("json parse error: {error}")))?;
-    Ok(Body { value, faults: duplicates.into_inner(), raw: bytes.clone() })
+    let seed = Seed {
+        duplicates: &duplicates,
+        path: BodyPath::Root,
+    };
+    let value = seed
+        .deserialize(&mut deserializer)
+        .and_then(|value| deserializer.end().map(|()| value));
+    let value =
+        value.map_err(|error| Failure::bad_request(format!("json parse error: {error}")))?;
+    Ok(DecodedBody {
+        value,
+        strict_errors: duplicates.into_inner(),
+        raw: bytes.clone(),
+    })
 }
 
-/// Read a YAML body.
-pub(crate) fn yaml(bytes: &Bytes) -> Result<Body> {
-    let unreadable = |error: &Error| Failure::bad_request(format!("yaml: {}", one_line(error)));
+/// Decodes a YAML body.
+pub(crate) fn yaml(bytes: &Bytes) -> Result<DecodedBody> {
+    let invalid = |error: &Error| Failure::bad_request(format!("yaml: {}", one_line(error)));
     let error = match serde_saphyr::from_slice(bytes) {
-        // Nothing is a document, but a tab is no nothing.
+        // An empty document is valid, but a tab is not.
         Ok(Value::Null) if bytes.contains(&b'\t') => {
-            return Err(Failure::bad_request("yaml: found character that cannot start any token"));
+            return Err(Failure::bad_request(
+                "yaml: found character that cannot start any token",
+            ));
         }
-        Ok(value) => return Ok(Body { value, faults: StrictErrors::new(), raw: bytes.clone() }),
+        Ok(value) => {
+            return Ok(DecodedBody {
+                value,
+                strict_errors: StrictErrors::new(),
+                raw: bytes.clone(),
+            });
+        }
         Err(error) => error,
     };
-    // The first duplicate is told, all are let pass.
+    // Reports the first duplicate key only, then decodes with duplicates allowed.
     let Error::DuplicateMappingKey { key, location } = error.without_snippet() else {
-        return Err(unreadable(&error));
+        return Err(invalid(&error));
     };
-    let fault = format!("line {}: key {:?} already set in map", location.line(), key.as_deref().unwrap_or_default());
+    let strict_error = format!(
+        "line {}: key {:?} already set in map",
+        location.line(),
+        key.as_deref().unwrap_or_default()
+    );
     let lenient = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::LastWins };
-    let value = serde_saphyr::from_slice_with_options(bytes, lenient).map_err(|error| unreadable(&error))?;
-    Ok(Body { value, faults: fault.into(), raw: bytes.clone() })
+    let value =
+        serde_saphyr::from_slice_with_options(bytes, lenient).map_err(|error| invalid(&error))?;
+    Ok(DecodedBody {
+        value,
+        strict_errors: strict_error.into(),
+        raw: bytes.clone(),
+    })
 }
 
 fn one_line(error: &Error) -> String {
-    error.without_snippet().to_string().lines().collect::<Vec<_>>().join(" ")
+    error
+        .without_snippet()
+        .to_string()
+        .lines()
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
-/// Where in the body: kept on the stack, and written out only for a duplicate.
+/// Path of a value in the body. It is kept on the stack and formatted only for a duplicate.
 #[derive(Clone, Copy)]
-enum Path<'a> {
+enum BodyPath<'a> {
     Root,
-    Field(&'a Path<'a>, &'a str),
-    Item(&'a Path<'a>, usize),
+    Field(&'a BodyPath<'a>, &'a str),
+    Item(&'a BodyPath<'a>, usize),
 }
 
-impl fmt::Display for Path<'_> {
+impl fmt::Display for BodyPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Root => Ok(()),
-            Self::Field(Path::Root, name) => f.write_str(name),
+            Self::Field(BodyPath::Root, name) => f.write_str(name),
             Self::Field(parent, name) => write!(f, "{parent}.{name}"),
             Self::Item(parent, index) => write!(f, "{parent}[{index}]"),
         }
@@ -96,7 +138,7 @@ impl fmt::Display for Path<'_> {
 
 struct Seed<'a> {
     duplicates: &'a RefCell<StrictErrors>,
-    at: Path<'a>,
+    path: BodyPath<'a>,
 }
 
 impl<'de> DeserializeSeed<'de> for Seed<'_> {
@@ -122,16 +164,22 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        // What does not fit 64 bits with a sign is no integer to Go.
-        Ok(if i64::try_from(value).is_ok() { value.into() } else { Value::from(value as f64) })
+        // Go decodes integers beyond `i64` as floating point.
+        Ok(if i64::try_from(value).is_ok() {
+            value.into()
+        } else {
+            Value::from(value as f64)
+        })
     }
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
-        // Only `-0` comes here as an integer's text.
+        // Only `-0` is an integer literal that reaches `visit_f64`.
         if value == 0.0 {
             return Ok(0.into());
         }
-        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("not a number"))
+        Number::from_f64(value)
+            .map(Value::Number)
+            .ok_or_else(|| E::custom("not a number"))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
@@ -148,9 +196,10 @@ impl<'de> Visitor<'de> for Seed<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(item) =
-            items.next_element_seed(Seed { duplicates: self.duplicates, at: Path::Item(&self.at, list.len()) })?
-        {
+        while let Some(item) = items.next_element_seed(Seed {
+            duplicates: self.duplicates,
+            path: BodyPath::Item(&self.path, list.len()),
+        })? {
             list.push(item);
         }
         Ok(Value::Array(list))
@@ -159,11 +208,14 @@ impl<'de> Visitor<'de> for Seed<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
         while let Some(name) = fields.next_key::<String>()? {
-            let at = Path::Field(&self.at, &name);
-            let value = fields.next_value_seed(Seed { duplicates: self.duplicates, at })?;
+            let path = BodyPath::Field(&self.path, &name);
+            let value = fields.next_value_seed(Seed {
+                duplicates: self.duplicates,
+                path,
+            })?;
             let mut duplicates = self.duplicates.borrow_mut();
             if map.contains_key(&name) && !duplicates.is_full() {
-                let error = format!("duplicate field \"{at}\"");
+                let error = format!("duplicate field \"{path}\"");
                 if !duplicates.contains(&error) {
                     duplicates.push(error);
                 }
@@ -181,15 +233,24 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn duplicates_are_named_by_their_path_and_the_last_one_wins() {
+    fn duplicate_fields_are_reported_with_their_path_and_the_last_one_wins() {
         let text = br#"{"spec":{"a":1,"list":[{"b":1},{"b":1,"b":2}],"a":3}}"#;
         let body = json(&Bytes::from_static(text)).unwrap();
-        assert_eq!(body.value, json!({"spec": {"a": 3, "list": [{"b": 1}, {"b": 2}]}}));
-        assert_eq!(*body.faults, ["duplicate field \"spec.list[1].b\"", "duplicate field \"spec.a\""]);
+        assert_eq!(
+            body.value,
+            json!({"spec": {"a": 3, "list": [{"b": 1}, {"b": 2}]}})
+        );
+        assert_eq!(
+            *body.strict_errors,
+            [
+                "duplicate field \"spec.list[1].b\"",
+                "duplicate field \"spec.a\""
+            ]
+        );
     }
 
     #[test]
-    fn what_is_not_json_is_a_bad_request() {
+    fn invalid_json_is_a_bad_request() {
         for body in ["", "{", "{}{}", "{\"a\":}", "nul", "\u{feff}{}"] {
             assert_eq!(json(&Bytes::from(body)).unwrap_err().code, 400, "{body}");
         }
@@ -198,8 +259,11 @@ mod tests {
     }
 
     #[test]
-    fn a_body_reads_as_serde_reads_it() {
+    fn a_body_decodes_to_the_same_value_as_with_serde_json() {
         let text = r#"{"n":[1,-1,1.5,9223372036854775807,1e3],"s":"\u00e9\n","t":true,"z":null}"#;
-        assert_eq!(json(&Bytes::from(text)).unwrap().value, serde_json::from_str::<Value>(text).unwrap());
+        assert_eq!(
+            json(&Bytes::from(text)).unwrap().value,
+            serde_json::from_str::<Value>(text).unwrap()
+        );
     }
 }

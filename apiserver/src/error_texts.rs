@@ -11,7 +11,10 @@ fn io_error() -> io::Error {
 
 /// Renders an error as anyhow's `{:#}` does.
 fn render(error: &(dyn Error + 'static)) -> String {
-    successors(Some(error), |&error| error.source()).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    successors(Some(error), |&error| error.source())
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
 }
 
 #[test]
@@ -22,7 +25,7 @@ fn public_errors_print_each_cause_once() {
         TlsError::new(io_error()).into(),
         StartError::from(persist::Error::Io("data".into(), io_error())).into(),
         persist::Error::Io("data".into(), io_error()).into(),
-        StartError::Host(CAUSE.into()).into(),
+        StartError::InvalidHost(CAUSE.into()).into(),
     ];
     for error in errors {
         let text = render(&*error);
@@ -32,7 +35,11 @@ fn public_errors_print_each_cause_once() {
 
 #[test]
 fn a_kubeconfig_that_cannot_be_written_prints_the_cause_once() {
-    let kubeconfig = Kubeconfig { server: String::new(), ca_pem: None, credentials: Credentials::None };
+    let kubeconfig = Kubeconfig {
+        server: String::new(),
+        ca_pem: None,
+        credentials: Credentials::None,
+    };
     let error = kubeconfig.write(Path::new("/")).unwrap_err();
     let text = render(&error);
     let cause = io::Error::from(io::ErrorKind::IsADirectory).to_string();

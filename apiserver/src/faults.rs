@@ -1,4 +1,4 @@
-//! Faults as rules: `PATCH widgets/status -> 409 twice`. What a controller has to survive, on demand.
+//! Fault rules, such as `PATCH widgets/status -> 409 twice`, that make requests fail on demand.
 //!
 //! ```
 //! use std::time::Duration;
@@ -13,12 +13,13 @@
 //! ```
 
 use crate::{
-    matcher::{Call, Matcher, PatternError},
+    matcher::{Matcher, PatternError, RequestInfo},
     status::{Details, Failure, Reason},
 };
 use parking_lot::Mutex;
 use std::{
     fmt,
+    panic::Location,
     str::FromStr,
     sync::{
         Arc,
@@ -27,19 +28,21 @@ use std::{
     time::Duration,
 };
 
-/// A rule: which requests, and what happens to them. Without an action it counts what it matches and changes nothing.
+/// A fault rule: a pattern of requests and what to do with them.
+///
+/// A rule without an action only counts the requests that it matches.
 #[derive(Clone, Debug)]
 pub struct Fault {
     matcher: Matcher,
     delay: Duration,
-    what: What,
+    kind: FaultKind,
     skip: u64,
     times: Option<u64>,
 }
 
-/// What a rule does, before it is known to whom.
+/// Configured effect of a rule.
 #[derive(Clone, Debug)]
-enum What {
+enum FaultKind {
     Serve,
     Status(u16),
     Fail(Box<Failure>),
@@ -47,113 +50,153 @@ enum What {
     DropWatchAfter(u64),
 }
 
-/// What is to be done with a request.
+/// Decision about one request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Action {
-    /// First wait this long.
+    /// Time to wait before [`Self::kind`].
     pub(crate) delay: Duration,
-    /// Then do this.
-    pub(crate) then: Then,
+    pub(crate) kind: ActionKind,
 }
 
-/// What is to be done with a request, after the delay.
+/// How to handle a request after the delay of an [`Action`].
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Then {
-    /// Serve it as if there were no rule.
+pub(crate) enum ActionKind {
+    /// Serve it as without a rule.
     Serve,
-    /// Answer with this. `details.retry_after_seconds` also goes into the header `Retry-After`.
+    /// Respond with this failure. `details.retry_after_seconds` is also sent as the header
+    /// `Retry-After`.
     Fail(Box<Failure>),
-    /// Cut the connection: answer with [`Closed::response`](crate::cut::Closed::response).
+    /// Close the connection: respond with [`Closed::response`](crate::dropped_connection::Closed::response).
     Close,
-    /// Serve the watch, and break it after so many events: see [`DropAfter`](crate::cut::DropAfter).
+    /// Serve the watch and break it after this number of events. See
+    /// [`DropAfter`](crate::dropped_connection::DropAfter).
     DropWatchAfter(u64),
 }
 
 impl Fault {
-    /// A rule for the requests that the pattern matches; [`Matcher`] says how it is written.
+    /// Creates a rule for the requests that `pattern` matches. [`Matcher`] documents the syntax.
     ///
     /// # Panics
     ///
-    /// If the pattern is not one: the message says what is. To read one from elsewhere, parse the whole rule.
+    /// If the pattern is invalid. Use [`FromStr`] for rules that are not constants.
     pub fn on(pattern: &str) -> Self {
-        Self::new(Matcher::written(pattern))
+        Self::new(Matcher::from_literal(pattern))
     }
 
     fn new(matcher: Matcher) -> Self {
-        Self { matcher, delay: Duration::ZERO, what: What::Serve, skip: 0, times: None }
+        Self {
+            matcher,
+            delay: Duration::ZERO,
+            kind: FaultKind::Serve,
+            skip: 0,
+            times: None,
+        }
     }
 
-    /// Fail with this HTTP status, and the reason and message that the real server has for it.
+    /// Responds with this HTTP status, and with the reason and message that kube-apiserver uses for
+    /// it.
     ///
     /// # Panics
     ///
-    /// If it is not a status of failure, 400 to 599.
+    /// If the status is not in 400 to 599.
     #[must_use]
     pub fn status(self, code: u16) -> Self {
-        assert!(is_failure(code), "{code} is no status of failure: those are 400 to 599");
-        Self { what: What::Status(code), ..self }
+        assert!(
+            is_failure(code),
+            "{code} is not a status of a failure; use 400 to 599"
+        );
+        Self {
+            kind: FaultKind::Status(code),
+            ..self
+        }
     }
 
-    /// Fail with exactly this.
+    /// Responds with `failure`.
     #[must_use]
     pub fn failure(self, failure: impl Into<Box<Failure>>) -> Self {
-        Self { what: What::Fail(failure.into()), ..self }
+        Self {
+            kind: FaultKind::Fail(failure.into()),
+            ..self
+        }
     }
 
-    /// Fail with 429 and tell the client to come back after `retry_after`, whole seconds, at least one.
+    /// Responds with 429 and a `Retry-After` of `retry_after`, rounded up to whole seconds, at
+    /// least one.
     #[must_use]
     pub fn too_many(self, retry_after: Duration) -> Self {
         let seconds = retry_after.as_secs_f64().ceil().max(1.) as u32;
-        let failure = Failure::new(429, Reason::TooManyRequests, "too many requests, please try again later")
-            .about(Details { retry_after_seconds: Some(seconds), ..Details::default() });
+        let failure = Failure::new(
+            429,
+            Reason::TooManyRequests,
+            "too many requests, please try again later",
+        )
+        .about(Details {
+            retry_after_seconds: Some(seconds),
+            ..Details::default()
+        });
         self.failure(failure)
     }
 
-    /// Cut the connection without an answer. A client without a connection, called directly, gets
-    /// [`Closed`](crate::cut::Closed) as the error of its call.
+    /// Closes the connection without a response. The call of an in-process client fails with
+    /// [`Closed`](crate::dropped_connection::Closed).
     #[must_use]
     pub fn close(self) -> Self {
-        Self { what: What::Close, ..self }
+        Self {
+            kind: FaultKind::Close,
+            ..self
+        }
     }
 
-    /// Break watches after so many events. Requests that are no watches pass this rule by.
+    /// Breaks watches after `events` events. The rule does not match requests other than watches.
     #[must_use]
     pub fn drop_watch_after(self, events: u64) -> Self {
-        Self { what: What::DropWatchAfter(events), ..self }
+        Self {
+            kind: FaultKind::DropWatchAfter(events),
+            ..self
+        }
     }
 
-    /// Wait before anything else is done; alone, the request is then served.
+    /// Waits before the action. Without another action the request is then served.
     #[must_use]
     pub fn delay(self, delay: Duration) -> Self {
         Self { delay, ..self }
     }
 
-    /// Act on so many requests, then no more. Without this a rule acts on all.
+    /// Limits the rule to `times` requests. Default: unlimited.
     #[must_use]
     pub fn times(self, times: u64) -> Self {
-        Self { times: Some(times), ..self }
+        Self {
+            times: Some(times),
+            ..self
+        }
     }
 
-    /// Let the first `requests` that match go by.
+    /// Ignores the first `requests` that match. Default: 0.
     #[must_use]
     pub fn after(self, requests: u64) -> Self {
-        Self { skip: requests, ..self }
+        Self {
+            skip: requests,
+            ..self
+        }
     }
 
-    fn covers(&self, call: &Call<'_>) -> bool {
-        let watches = matches!(self.what, What::DropWatchAfter(_));
-        (!watches || call.verb == "watch") && self.matcher.matches(call)
+    fn matches(&self, call: &RequestInfo<'_>) -> bool {
+        let watches_only = matches!(self.kind, FaultKind::DropWatchAfter(_));
+        (!watches_only || call.verb == "watch") && self.matcher.matches(call)
     }
 
-    fn action(&self, call: &Call<'_>) -> Action {
-        let then = match &self.what {
-            What::Serve => Then::Serve,
-            What::Status(code) => Then::Fail(failure(*code, call)),
-            What::Fail(failure) => Then::Fail(failure.clone()),
-            What::Close => Then::Close,
-            What::DropWatchAfter(events) => Then::DropWatchAfter(*events),
+    fn action(&self, call: &RequestInfo<'_>) -> Action {
+        let kind = match &self.kind {
+            FaultKind::Serve => ActionKind::Serve,
+            FaultKind::Status(code) => ActionKind::Fail(failure(*code, call)),
+            FaultKind::Fail(failure) => ActionKind::Fail(failure.clone()),
+            FaultKind::Close => ActionKind::Close,
+            FaultKind::DropWatchAfter(events) => ActionKind::DropWatchAfter(*events),
         };
-        Action { delay: self.delay, then }
+        Action {
+            delay: self.delay,
+            kind,
+        }
     }
 }
 
@@ -161,14 +204,20 @@ fn is_failure(code: u16) -> bool {
     (400..600).contains(&code)
 }
 
-/// What the real server says with `code` to `call`, so that clients find the reason and details that they look for.
-fn failure(code: u16, call: &Call<'_>) -> Box<Failure> {
-    let Call { group, resource, name, .. } = *call;
-    let why = "injected by a fault rule";
+/// Returns the failure that kube-apiserver sends with `code`, with the reason and details that
+/// clients read.
+fn failure(code: u16, call: &RequestInfo<'_>) -> Box<Failure> {
+    let RequestInfo {
+        group,
+        resource,
+        name,
+        ..
+    } = *call;
+    let message = "injected by a fault rule";
     let reason = match code {
         400 => Reason::BadRequest,
         401 => return Failure::new(401, Reason::Unauthorized, "Unauthorized"),
-        403 => return Failure::forbidden(group, resource, name, why),
+        403 => return Failure::forbidden(group, resource, name, message),
         404 => return Failure::not_found(group, resource, name),
         405 => return Failure::method_not_allowed(),
         406 => Reason::NotAcceptable,
@@ -182,52 +231,96 @@ fn failure(code: u16, call: &Call<'_>) -> Box<Failure> {
         415 => Reason::UnsupportedMediaType,
         422 => Reason::Invalid,
         429 => Reason::TooManyRequests,
-        500 => return Failure::internal(why),
+        500 => return Failure::internal(message),
         504 => Reason::Timeout,
-        _ => return Failure::new(code, None, why),
+        _ => return Failure::new(code, None, message),
     };
-    Failure::new(code, reason, why)
+    Failure::new(code, reason, message)
 }
 
-/// The rules in force. Clones share them.
+/// The active fault rules. Clones share them.
+///
+/// When the server and all its handles are dropped, at the end of a test, rules that have acted on
+/// no request are reported on stderr. [`unused`](Self::unused) returns them earlier.
 #[derive(Clone, Debug, Default)]
-pub struct Faults(Arc<Mutex<Vec<Rule>>>);
+pub struct Faults(Arc<Mutex<Rules>>);
+
+#[derive(Debug, Default)]
+struct Rules(Vec<Rule>);
 
 #[derive(Debug)]
 struct Rule {
     fault: Fault,
-    seen: u64,
+    matched: u64,
     hits: Arc<AtomicU64>,
+    /// Call of [`Faults::add`].
+    added_at: &'static Location<'static>,
+}
+
+impl Rules {
+    fn unused(&self) -> Vec<String> {
+        let is_unused = |rule: &&Rule| rule.hits.load(Ordering::Relaxed) == 0;
+        let describe = |rule: &Rule| {
+            format!(
+                "the fault added at {} has acted on no request; check its pattern",
+                rule.added_at
+            )
+        };
+        self.0.iter().filter(is_unused).map(describe).collect()
+    }
+}
+
+impl Drop for Rules {
+    fn drop(&mut self) {
+        for unused in self.unused() {
+            eprintln!("{unused}");
+        }
+    }
 }
 
 impl Faults {
-    /// Puts a rule behind those that are there. It stays until it is [removed](RuleHandle::remove), not until its handle
-    /// is dropped.
+    /// Adds a rule after the existing ones. It stays until [`RuleHandle::remove`]; dropping the
+    /// handle does not remove it.
+    #[track_caller]
     pub fn add(&self, fault: Fault) -> RuleHandle {
         let hits = Arc::new(AtomicU64::new(0));
-        self.0.lock().push(Rule { fault, seen: 0, hits: hits.clone() });
-        RuleHandle { faults: self.clone(), hits }
+        self.0.lock().0.push(Rule {
+            fault,
+            matched: 0,
+            hits: hits.clone(),
+            added_at: Location::caller(),
+        });
+        RuleHandle {
+            faults: self.clone(),
+            hits,
+        }
     }
 
     /// Removes every rule.
     pub fn clear(&self) {
-        self.0.lock().clear();
+        self.0.lock().0.clear();
     }
 
-    /// What is to be done with a request: by the first rule that matches and is not used up. That use is counted.
-    pub(crate) fn decide(&self, call: &Call<'_>) -> Option<Action> {
-        self.0.lock().iter_mut().find_map(|rule| rule.decide(call))
+    /// Returns a message for each rule that has acted on no request and was not removed.
+    pub fn unused(&self) -> Vec<String> {
+        self.0.lock().unused()
+    }
+
+    /// Returns the action of the first matching rule that is not used up, and counts it as a hit.
+    pub(crate) fn decide(&self, call: &RequestInfo<'_>) -> Option<Action> {
+        let mut rules = self.0.lock();
+        rules.0.iter_mut().find_map(|rule| rule.decide(call))
     }
 }
 
 impl Rule {
-    fn decide(&mut self, call: &Call<'_>) -> Option<Action> {
+    fn decide(&mut self, call: &RequestInfo<'_>) -> Option<Action> {
         let hits = self.hits.load(Ordering::Relaxed);
-        if self.fault.times.is_some_and(|times| hits >= times) || !self.fault.covers(call) {
+        if self.fault.times.is_some_and(|times| hits >= times) || !self.fault.matches(call) {
             return None;
         }
-        self.seen += 1;
-        if self.seen <= self.fault.skip {
+        self.matched += 1;
+        if self.matched <= self.fault.skip {
             return None;
         }
         self.hits.store(hits + 1, Ordering::Relaxed);
@@ -235,27 +328,31 @@ impl Rule {
     }
 }
 
-/// A rule that was added.
+/// Handle of an added rule.
 #[derive(Clone, Debug)]
 pub struct RuleHandle {
     faults: Faults,
-    /// Also tells the rule from others.
+    /// Also identifies the rule.
     hits: Arc<AtomicU64>,
 }
 
 impl RuleHandle {
-    /// How many requests it acted on.
+    /// Returns the number of requests that the rule acted on.
     pub fn hits(&self) -> u64 {
         self.hits.load(Ordering::Relaxed)
     }
 
-    /// Takes it out of force; its hits stay readable.
+    /// Removes the rule. [`Self::hits`] can still be read.
     pub fn remove(&self) {
-        self.faults.0.lock().retain(|rule| !Arc::ptr_eq(&rule.hits, &self.hits));
+        self.faults
+            .0
+            .lock()
+            .0
+            .retain(|rule| !Arc::ptr_eq(&rule.hits, &self.hits));
     }
 }
 
-/// A text that is no rule.
+/// Error of parsing a fault rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultError(String);
 
@@ -273,58 +370,66 @@ impl From<PatternError> for FaultError {
     }
 }
 
-/// `PATTERN -> ACTIONS`, such as `PATCH widgets/status -> 409 twice`; a wrong one is told what actions there are.
+/// Parses `PATTERN -> ACTIONS`, such as `PATCH widgets/status -> 409 twice`.
 impl FromStr for Fault {
     type Err = FaultError;
 
     fn from_str(text: &str) -> Result<Self, FaultError> {
         let (pattern, actions) = text.split_once("->").ok_or_else(|| {
             FaultError(format!(
-                "`{text}` has no `->`: a rule is `PATTERN -> ACTIONS`, `PATCH widgets/status -> 409 twice`"
+                "cannot parse the fault rule `{text}`: no `->`; write `PATTERN -> ACTIONS`, such as `PATCH widgets/status -> 409 twice`"
             ))
         })?;
         let mut fault = Self::new(pattern.parse()?);
         let words: Vec<_> = actions.split_whitespace().collect();
         let mut rest = &words[..];
         if rest.is_empty() {
-            return Err(no_action(""));
+            return Err(invalid_action(""));
         }
         while !rest.is_empty() {
-            (fault, rest) = fault.read(rest).ok_or_else(|| no_action(&rest.join(" ")))?;
+            (fault, rest) = fault
+                .parse_action(rest)
+                .ok_or_else(|| invalid_action(&rest.join(" ")))?;
         }
         Ok(fault)
     }
 }
 
-fn no_action(text: &str) -> FaultError {
+fn invalid_action(text: &str) -> FaultError {
     FaultError(format!(
-        "`{text}` is no action: there are `409` or another status from 400 to 599, `429 retry-after 3`, `close`, \
-         `drop after 5`, `delay 200ms`, and with them `once`, `twice`, `3 times`, `skip 2`"
+        "invalid action `{text}`; use a status from 400 to 599 such as `409`, `429 retry-after 3`, `close`, \
+         `drop after 5` or `delay 200ms`, with `once`, `twice`, `3 times` or `skip 2`"
     ))
 }
 
 impl Fault {
-    /// Reads one action off `words`.
-    fn read<'a>(self, words: &'a [&'a str]) -> Option<(Self, &'a [&'a str])> {
+    /// Parses the first action of `words` and returns the rest.
+    fn parse_action<'a>(self, words: &'a [&'a str]) -> Option<(Self, &'a [&'a str])> {
         Some(match words {
-            ["429", "retry-after", seconds, rest @ ..] => {
-                (self.too_many(Duration::from_secs(seconds.parse::<u32>().ok()?.into())), rest)
-            }
+            ["429", "retry-after", seconds, rest @ ..] => (
+                self.too_many(Duration::from_secs(seconds.parse::<u32>().ok()?.into())),
+                rest,
+            ),
             ["close", rest @ ..] => (self.close(), rest),
-            ["drop", "after", events, rest @ ..] => (self.drop_watch_after(events.parse().ok()?), rest),
-            ["delay", delay, rest @ ..] => (self.delay(duration(delay)?), rest),
+            ["drop", "after", events, rest @ ..] => {
+                (self.drop_watch_after(events.parse().ok()?), rest)
+            }
+            ["delay", delay, rest @ ..] => (self.delay(parse_duration(delay)?), rest),
             ["once", rest @ ..] => (self.times(1), rest),
             ["twice", rest @ ..] => (self.times(2), rest),
             [times, "times", rest @ ..] => (self.times(times.parse().ok()?), rest),
             ["skip", requests, rest @ ..] => (self.after(requests.parse().ok()?), rest),
-            [code, rest @ ..] => (self.status(code.parse().ok().filter(|code| is_failure(*code))?), rest),
+            [code, rest @ ..] => (
+                self.status(code.parse().ok().filter(|code| is_failure(*code))?),
+                rest,
+            ),
             [] => return None,
         })
     }
 }
 
-/// `200ms`, `3s`, `1m`.
-fn duration(text: &str) -> Option<Duration> {
+/// Parses a duration such as `200ms`, `3s` or `1m`.
+fn parse_duration(text: &str) -> Option<Duration> {
     let (number, unit) = text.split_at(text.find(|letter: char| !letter.is_ascii_digit())?);
     let number = number.parse::<u32>().ok()?.into();
     match unit {

@@ -1,53 +1,54 @@
-//! The request journal: what was asked of the server, so that a test can say what it expects.
+//! The request journal, with which tests assert which requests the server received.
 
-use crate::matcher::{Call, Matcher};
+use crate::matcher::{Matcher, RequestInfo};
 use bytes::Bytes;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 
-/// One request. What it did not have is empty. Credentials are never part of it.
+/// A request that the server received. Attributes that it does not have are empty. Credentials are
+/// not recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Entry {
-    /// Counts up from 1; given by the journal.
+pub struct JournalEntry {
+    /// Sequence number, starting at 1.
     pub id: u64,
-    /// When it came, by the server's clock.
+    /// Time of arrival, by the server's clock.
     pub at: Timestamp,
-    /// The HTTP method.
+    /// HTTP method.
     pub method: String,
-    /// The path, without the query.
+    /// Path without the query.
     pub path: String,
-    /// The query, without its `?`.
+    /// Query without `?`.
     pub query: String,
-    /// The Kubernetes verb: `list`.
+    /// Kubernetes verb, such as `list`.
     pub verb: String,
-    /// Empty for the core group.
+    /// API group. Empty for the core group.
     pub group: String,
-    /// The plural: `widgets`.
+    /// Plural name of the resource, such as `widgets`.
     pub resource: String,
-    /// Such as `status`.
+    /// Subresource, such as `status`.
     pub subresource: String,
-    /// Empty where the request was not about one.
+    /// Namespace in the path.
     pub namespace: String,
-    /// As the path gives it.
+    /// Object name in the path.
     pub name: String,
-    /// Who asked.
+    /// Authenticated user.
     pub user: String,
-    /// What they asked with.
+    /// Header `User-Agent`.
     pub user_agent: String,
-    /// The status of the answer; 0 if the connection was cut instead.
+    /// HTTP status of the response. 0 if the connection was closed instead.
     pub code: u16,
-    /// Until the answer began: a watch then still goes on.
+    /// Time until the response began. A watch continues after that.
     pub duration: Duration,
-    /// The request's body, if the journal [keeps bodies](Journal::with_bodies).
+    /// Body of the request, if the journal [records bodies](Journal::with_bodies).
     pub body: Option<Bytes>,
 }
 
-impl Entry {
-    /// The request as patterns see it.
-    pub(crate) fn call(&self) -> Call<'_> {
-        Call {
+impl JournalEntry {
+    /// Returns the attributes that patterns match.
+    pub(crate) fn call(&self) -> RequestInfo<'_> {
+        RequestInfo {
             method: &self.method,
             verb: &self.verb,
             group: &self.group,
@@ -59,7 +60,9 @@ impl Entry {
     }
 }
 
-/// The last requests, oldest first. Clones share them. Patterns are [`Matcher`]'s: `PATCH widgets/status`.
+/// The last requests, oldest first. Clones share them.
+///
+/// Patterns have the syntax of [`Matcher`], such as `PATCH widgets/status`.
 #[derive(Clone, Debug)]
 pub struct Journal {
     shared: Arc<Mutex<Shared>>,
@@ -69,27 +72,28 @@ pub struct Journal {
 
 #[derive(Debug, Default)]
 struct Shared {
-    entries: VecDeque<Arc<Entry>>,
+    entries: VecDeque<Arc<JournalEntry>>,
     last_id: u64,
     waiters: Vec<Waiter>,
 }
 
-/// Somebody who waits for requests. Told when they are recorded, so that it does not matter how soon they are forgotten.
+/// A pending [`Journal::wait_for`]. It counts requests when they are recorded, however soon they
+/// are dropped.
 #[derive(Debug)]
 struct Waiter {
     matcher: Matcher,
-    left: usize,
+    remaining: usize,
     done: Option<oneshot::Sender<()>>,
 }
 
 impl Waiter {
-    /// Counts an entry; false once there is nobody to wait any more.
-    fn goes_on_after(&mut self, entry: &Entry) -> bool {
+    /// Counts `entry`. Returns `false` once the wait is complete or was cancelled.
+    fn observe(&mut self, entry: &JournalEntry) -> bool {
         if self.matcher.matches(&entry.call()) {
-            self.left -= 1;
+            self.remaining -= 1;
         }
-        if self.left == 0 {
-            // Whoever no longer waits need not be told.
+        if self.remaining == 0 {
+            // An error means that the wait was cancelled.
             self.done.take().map(|done| done.send(()));
         }
         self.done.as_ref().is_some_and(|done| !done.is_closed())
@@ -97,38 +101,49 @@ impl Waiter {
 }
 
 impl Default for Journal {
-    /// The last 1000 requests, without bodies.
+    /// Returns a journal of the last 1000 requests, without bodies.
     fn default() -> Self {
         Self::new(1000)
     }
 }
 
 impl Journal {
-    /// Keeps the last `length` requests, without bodies.
+    /// Creates a journal of the last `length` requests, without bodies.
     pub fn new(length: usize) -> Self {
-        Self { shared: Arc::default(), length, body_limit: 0 }
+        Self {
+            shared: Arc::default(),
+            length,
+            body_limit: 0,
+        }
     }
 
-    /// Keeps bodies too, up to `limit` bytes of each. They may hold secrets, which is why they are not kept unasked.
+    /// Records the first `limit` bytes of each body. Default: 0, because bodies may contain
+    /// secrets.
     #[must_use]
     pub fn with_bodies(self, limit: usize) -> Self {
-        Self { body_limit: limit, ..self }
+        Self {
+            body_limit: limit,
+            ..self
+        }
     }
 
-    /// One that keeps as much as this one, and has nothing yet.
-    pub(crate) fn emptied(&self) -> Self {
-        Self { shared: Arc::default(), ..*self }
+    /// Returns an empty journal with the same options.
+    pub(crate) fn to_empty(&self) -> Self {
+        Self {
+            shared: Arc::default(),
+            ..*self
+        }
     }
 
-    /// Records a request: gives it an id, and keeps of its body what is wanted.
-    pub(crate) fn record(&self, mut entry: Entry) {
+    /// Records a request, with the next id and as much of its body as configured.
+    pub(crate) fn record(&self, mut entry: JournalEntry) {
         // A copy, so that a slice does not keep the whole request alive.
         let kept = |body: Bytes| Bytes::copy_from_slice(&body[..body.len().min(self.body_limit)]);
         entry.body = entry.body.filter(|_| self.body_limit > 0).map(kept);
         let mut shared = self.shared.lock();
         shared.last_id += 1;
         entry.id = shared.last_id;
-        shared.waiters.retain_mut(|waiter| waiter.goes_on_after(&entry));
+        shared.waiters.retain_mut(|waiter| waiter.observe(&entry));
         if self.length == 0 {
             return;
         }
@@ -138,59 +153,72 @@ impl Journal {
         shared.entries.push_back(Arc::new(entry));
     }
 
-    /// Everything kept, oldest first.
-    pub fn entries(&self) -> Vec<Arc<Entry>> {
+    /// Returns the recorded requests, oldest first.
+    pub fn entries(&self) -> Vec<Arc<JournalEntry>> {
         self.shared.lock().entries.iter().cloned().collect()
     }
 
-    /// What is kept of the requests that `pattern` matches, oldest first.
+    /// Returns the recorded requests that `pattern` matches, oldest first.
     ///
     /// # Panics
     ///
-    /// If the pattern is not one: the message says what is.
-    pub fn matching(&self, pattern: &str) -> Vec<Arc<Entry>> {
-        let matcher = Matcher::written(pattern);
-        self.shared.lock().entries.iter().filter(|entry| matcher.matches(&entry.call())).cloned().collect()
+    /// If the pattern is invalid.
+    pub fn matching(&self, pattern: &str) -> Vec<Arc<JournalEntry>> {
+        let matcher = Matcher::from_literal(pattern);
+        self.shared
+            .lock()
+            .entries
+            .iter()
+            .filter(|entry| matcher.matches(&entry.call()))
+            .cloned()
+            .collect()
     }
 
-    /// How many of the kept requests `pattern` matches.
+    /// Returns the number of recorded requests that `pattern` matches.
     ///
     /// # Panics
     ///
-    /// If the pattern is not one: the message says what is.
+    /// If the pattern is invalid.
     pub fn count(&self, pattern: &str) -> usize {
-        self.shared.lock().count(&Matcher::written(pattern))
+        self.shared.lock().count(&Matcher::from_literal(pattern))
     }
 
-    /// Forgets every request. Ids count on, and those who wait keep what they have counted.
+    /// Removes all requests. Ids continue, and pending waits keep their counts.
     pub fn clear(&self) {
         self.shared.lock().entries.clear();
     }
 
-    /// Waits until `pattern` has matched `n` requests: those that are kept now, and whatever comes.
+    /// Waits until `pattern` has matched `n` requests, counting those that are recorded now.
     ///
     /// # Panics
     ///
-    /// If the pattern is not one: the message says what is.
+    /// If the pattern is invalid.
     pub async fn wait_for(&self, pattern: &str, n: usize) {
-        let matcher = Matcher::written(pattern);
-        let (done, told) = oneshot::channel();
+        let matcher = Matcher::from_literal(pattern);
+        let (done, completed) = oneshot::channel();
         {
             let mut shared = self.shared.lock();
-            let left = n.saturating_sub(shared.count(&matcher));
-            if left == 0 {
+            let remaining = n.saturating_sub(shared.count(&matcher));
+            if remaining == 0 {
                 return;
             }
-            shared.waiters.push(Waiter { matcher, left, done: Some(done) });
+            shared.waiters.push(Waiter {
+                matcher,
+                remaining,
+                done: Some(done),
+            });
         }
-        // The sender cannot be dropped unused: its waiter leaves only when this side has, and the journal outlives this.
-        let _ = told.await;
+        // Not an error: the journal drops the waiter only after this receiver.
+        let _ = completed.await;
     }
 }
 
 impl Shared {
     fn count(&self, matcher: &Matcher) -> usize {
-        self.entries.iter().filter(|entry| matcher.matches(&entry.call())).count()
+        self.entries
+            .iter()
+            .filter(|entry| matcher.matches(&entry.call()))
+            .count()
     }
 }
 
@@ -199,28 +227,39 @@ mod tests {
     use super::*;
     use tokio::time::timeout;
 
-    fn patch(name: &str) -> Entry {
-        Entry {
+    fn patch(name: &str) -> JournalEntry {
+        JournalEntry {
             method: "PATCH".into(),
             verb: "patch".into(),
             resource: "widgets".into(),
             subresource: "status".into(),
             name: name.into(),
-            ..Entry::default()
+            ..JournalEntry::default()
         }
     }
 
-    fn list() -> Entry {
-        Entry { method: "GET".into(), verb: "list".into(), resource: "pods".into(), ..Entry::default() }
+    fn list() -> JournalEntry {
+        JournalEntry {
+            method: "GET".into(),
+            verb: "list".into(),
+            resource: "pods".into(),
+            ..JournalEntry::default()
+        }
     }
 
     #[test]
-    fn the_oldest_entries_go_first_and_ids_count_on() {
+    fn the_oldest_entries_are_dropped_first_and_ids_continue() {
         let journal = Journal::new(2);
         for name in ["a", "b", "c"] {
             journal.record(patch(name));
         }
-        let ids = |journal: &Journal| journal.entries().iter().map(|entry| entry.id).collect::<Vec<_>>();
+        let ids = |journal: &Journal| {
+            journal
+                .entries()
+                .iter()
+                .map(|entry| entry.id)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(ids(&journal), [2, 3]);
         journal.clear();
         journal.record(patch("d"));
@@ -228,19 +267,29 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_counted_and_picked_by_pattern() {
+    fn entries_are_counted_and_filtered_by_pattern() {
         let journal = Journal::default();
         journal.record(patch("a"));
         journal.record(list());
         journal.record(patch("b"));
-        assert_eq!((journal.count("PATCH widgets/status"), journal.count("GET widgets")), (2, 0));
+        assert_eq!(
+            (
+                journal.count("PATCH widgets/status"),
+                journal.count("GET widgets")
+            ),
+            (2, 0)
+        );
         assert_eq!(journal.matching("* widgets/* b")[0].id, 3);
     }
 
     #[test]
-    fn bodies_are_kept_only_when_wanted_and_only_so_much_of_them() {
-        let entry = || Entry { body: Some(Bytes::from_static(b"secret")), ..list() };
-        let (without, with) = (Journal::default(), Journal::default().with_bodies(3));
+    fn bodies_are_recorded_only_with_bodies_and_up_to_its_limit() {
+        let entry = || JournalEntry {
+            body: Some(Bytes::from_static(b"secret")),
+            ..list()
+        };
+        let without = Journal::default();
+        let with = Journal::default().with_bodies(3);
         without.record(entry());
         with.record(entry());
         assert_eq!(without.entries()[0].body, None);
@@ -248,14 +297,14 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_of_no_length_keeps_nothing() {
+    fn a_journal_of_length_zero_records_nothing() {
         let journal = Journal::new(0);
         journal.record(list());
         assert_eq!(journal.entries(), []);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_counts_what_is_kept_and_what_comes_even_if_it_is_forgotten_at_once() {
+    async fn a_wait_counts_recorded_and_later_requests_even_if_dropped_at_once() {
         let journal = Journal::new(1);
         journal.record(patch("a"));
         let waiting = tokio::spawn({
@@ -270,16 +319,23 @@ mod tests {
         assert!(!waiting.is_finished());
         journal.record(patch("c"));
         journal.record(list());
-        timeout(Duration::from_secs(1), waiting).await.unwrap().unwrap();
+        timeout(Duration::from_secs(1), waiting)
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(journal.count("PATCH widgets/status"), 0);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_for_what_is_there_is_over_and_one_that_was_given_up_leaves_nothing() {
+    async fn a_satisfied_wait_ends_at_once_and_a_cancelled_one_is_removed() {
         let journal = Journal::default();
         journal.record(list());
-        timeout(Duration::ZERO, journal.wait_for("list pods", 1)).await.unwrap();
-        timeout(Duration::from_secs(1), journal.wait_for("list pods", 2)).await.unwrap_err();
+        timeout(Duration::ZERO, journal.wait_for("list pods", 1))
+            .await
+            .unwrap();
+        timeout(Duration::from_secs(1), journal.wait_for("list pods", 2))
+            .await
+            .unwrap_err();
         journal.record(patch("a"));
         assert!(journal.shared.lock().waiters.is_empty());
     }

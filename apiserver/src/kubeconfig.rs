@@ -1,4 +1,4 @@
-//! Kubeconfig files: how kubectl and other programs find the server and say who they are.
+//! Kubeconfig files for kubectl and other clients.
 
 use crate::tls::ClientCertificate;
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -10,28 +10,28 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Everything in the file is called this: cluster, user and context.
+/// Name of the cluster, the user and the context in the file.
 const NAME: &str = "steersman";
 
-/// How to reach a server, and as whom.
+/// Server address and credentials of a client.
 #[derive(Clone, Debug)]
 pub struct Kubeconfig {
-    /// `https://127.0.0.1:6443`.
+    /// URL of the server, such as `https://127.0.0.1:6443`.
     pub server: String,
-    /// By what certificate the server is known; none for plain HTTP.
+    /// Certificate of the authority that signed the server's. `None` for plain HTTP.
     pub ca_pem: Option<String>,
-    /// As whom.
+    /// Credentials of the client.
     pub credentials: Credentials,
 }
 
-/// What a client shows to say who it is.
+/// Credentials of a client.
 #[derive(Clone)]
 pub enum Credentials {
-    /// Nothing.
+    /// No credentials.
     None,
-    /// A bearer token. kubectl sends none over plain HTTP.
+    /// A bearer token. kubectl does not send it over plain HTTP.
     Token(String),
-    /// A certificate.
+    /// A client certificate.
     Certificate(ClientCertificate),
 }
 
@@ -46,18 +46,18 @@ impl fmt::Debug for Credentials {
 }
 
 impl Kubeconfig {
-    /// The file's text: JSON, which is YAML too.
+    /// Returns the content of the file: JSON, which is also YAML.
     pub fn to_yaml(&self) -> String {
         let mut cluster = json!({ "server": self.server });
         if let Some(ca) = &self.ca_pem {
-            cluster["certificate-authority-data"] = encoded(ca);
+            cluster["certificate-authority-data"] = encode(ca);
         }
         let user = match &self.credentials {
             Credentials::None => json!({}),
             Credentials::Token(token) => json!({ "token": token }),
             Credentials::Certificate(client) => json!({
-                "client-certificate-data": encoded(&client.certificate_pem),
-                "client-key-data": encoded(&client.key_pem),
+                "client-certificate-data": encode(&client.certificate_pem),
+                "client-key-data": encode(&client.key_pem),
             }),
         };
         let config = json!({
@@ -71,43 +71,52 @@ impl Kubeconfig {
         format!("{config:#}\n")
     }
 
-    /// Writes the file, for its owner only. Whoever reads it sees the old one or this one, never half of it.
-    pub fn write(&self, path: &Path) -> Result<(), WriteError> {
-        let failed = |error| WriteError { path: path.into(), error };
-        // Not created: a directory that is not there is more likely a slip of the pen.
+    /// Writes the file atomically, readable only by its owner.
+    ///
+    /// Errors: the directory does not exist, or the file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), KubeconfigWriteError> {
+        let failed = |error| KubeconfigWriteError {
+            path: path.into(),
+            error,
+        };
+        // A missing directory is not created, since it is more likely a typing error.
         let directory = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        let Some(name) = path.file_name() else { return Err(failed(io::ErrorKind::IsADirectory.into())) };
+        let Some(name) = path.file_name() else {
+            return Err(failed(io::ErrorKind::IsADirectory.into()));
+        };
         let mut temporary = std::ffi::OsString::from(".");
         temporary.push(name);
         temporary.push(format!(".{:016x}", rand::random::<u64>()));
         let temporary = directory.join(temporary);
-        let written = write_private(&temporary, &self.to_yaml()).and_then(|()| fs::rename(&temporary, path));
+        let written =
+            write_private(&temporary, &self.to_yaml()).and_then(|()| fs::rename(&temporary, path));
         if written.is_err() {
-            // What was the matter is told already.
+            // The first error is reported.
             let _ = fs::remove_file(&temporary);
         }
         written.map_err(failed)
     }
 }
 
-/// A kubeconfig in the system's directory for temporary files, for as long as this lives.
+/// A kubeconfig in the system's temporary directory, removed on drop.
 #[derive(Debug)]
 pub struct TemporaryKubeconfig {
     path: PathBuf,
 }
 
 impl TemporaryKubeconfig {
-    /// Named after this process: it has one.
-    pub fn write(kubeconfig: &Kubeconfig) -> Result<Self, WriteError> {
-        let path = std::env::temp_dir().join(format!("steersman-{}.kubeconfig", std::process::id()));
+    /// Writes the file. Its name contains the process id, so a process can have only one.
+    pub fn write(kubeconfig: &Kubeconfig) -> Result<Self, KubeconfigWriteError> {
+        let path =
+            std::env::temp_dir().join(format!("steersman-{}.kubeconfig", std::process::id()));
         kubeconfig.write(&path)?;
         Ok(Self { path })
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -115,12 +124,12 @@ impl TemporaryKubeconfig {
 
 impl Drop for TemporaryKubeconfig {
     fn drop(&mut self) {
-        // Somebody else may have removed it.
+        // The file may have been removed already.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-fn encoded(pem: &str) -> Value {
+fn encode(pem: &str) -> Value {
     STANDARD.encode(pem).into()
 }
 
@@ -132,24 +141,26 @@ fn write_private(path: &Path, text: &str) -> io::Result<()> {
     options.open(path)?.write_all(text.as_bytes())
 }
 
-/// A kubeconfig that could not be written.
+/// Error of writing a kubeconfig.
 #[derive(Debug)]
-pub struct WriteError {
+pub struct KubeconfigWriteError {
     path: PathBuf,
     error: io::Error,
 }
 
-impl fmt::Display for WriteError {
+impl fmt::Display for KubeconfigWriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the kubeconfig {} cannot be written: ", self.path.display())?;
+        write!(f, "cannot write the kubeconfig {}: ", self.path.display())?;
         match self.error.kind() {
-            io::ErrorKind::NotFound => f.write_str("its directory does not exist; make it, or name another file"),
+            io::ErrorKind::NotFound => {
+                f.write_str("its directory does not exist; create it or choose another path")
+            }
             _ => write!(f, "{}", self.error),
         }
     }
 }
 
-impl std::error::Error for WriteError {}
+impl std::error::Error for KubeconfigWriteError {}
 
 #[cfg(test)]
 mod tests {
@@ -157,15 +168,20 @@ mod tests {
     use kube::config::Kubeconfig as Read;
 
     fn example(credentials: Credentials) -> Kubeconfig {
-        Kubeconfig { server: "https://127.0.0.1:6443".into(), ca_pem: Some("ca".into()), credentials }
+        Kubeconfig {
+            server: "https://127.0.0.1:6443".into(),
+            ca_pem: Some("ca".into()),
+            credentials,
+        }
     }
 
-    /// A directory that is gone when the test is over.
+    /// A directory that is removed on drop.
     struct Scratch(PathBuf);
 
     impl Scratch {
         fn new() -> Self {
-            let path = std::env::temp_dir().join(format!("steersman-{:016x}", rand::random::<u64>()));
+            let path =
+                std::env::temp_dir().join(format!("steersman-{:016x}", rand::random::<u64>()));
             fs::create_dir(&path).unwrap();
             Self(path)
         }
@@ -179,12 +195,20 @@ mod tests {
 
     #[test]
     fn kube_reads_server_authority_and_token() {
-        let read = Read::from_yaml(&example(Credentials::Token("t0ps3cret".into())).to_yaml()).unwrap();
+        let read =
+            Read::from_yaml(&example(Credentials::Token("t0ps3cret".into())).to_yaml()).unwrap();
         assert_eq!(read.current_context.as_deref(), Some(NAME));
         let cluster = read.clusters[0].cluster.clone().unwrap();
         assert_eq!(cluster.server.as_deref(), Some("https://127.0.0.1:6443"));
         assert_eq!(cluster.certificate_authority_data.as_deref(), Some("Y2E="));
-        assert!(read.auth_infos[0].auth_info.as_ref().unwrap().token.is_some());
+        assert!(
+            read.auth_infos[0]
+                .auth_info
+                .as_ref()
+                .unwrap()
+                .token
+                .is_some()
+        );
     }
 
     #[test]
@@ -195,19 +219,32 @@ mod tests {
         let config = example(Credentials::None);
         config.write(&path).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), config.to_yaml());
-        assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 1, "nothing else is left behind");
+        assert_eq!(
+            fs::read_dir(&scratch.0).unwrap().count(),
+            1,
+            "the temporary file was not removed"
+        );
         #[cfg(unix)]
         {
-            let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions());
+            let mode = std::os::unix::fs::PermissionsExt::mode(
+                &fs::metadata(&path).unwrap().permissions(),
+            );
             assert_eq!(mode & 0o777, 0o600);
         }
     }
 
     #[test]
-    fn a_missing_directory_is_told_and_not_made() {
+    fn a_missing_directory_is_reported_and_not_created() {
         let scratch = Scratch::new();
-        let error = example(Credentials::None).write(&scratch.0.join("missing/kubeconfig")).unwrap_err();
-        assert!(error.to_string().ends_with("its directory does not exist; make it, or name another file"), "{error}");
+        let error = example(Credentials::None)
+            .write(&scratch.0.join("missing/kubeconfig"))
+            .unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .ends_with("its directory does not exist; create it or choose another path"),
+            "{error}"
+        );
         assert!(!scratch.0.join("missing").exists());
     }
 
@@ -215,12 +252,16 @@ mod tests {
     fn a_failed_write_leaves_nothing_behind() {
         let scratch = Scratch::new();
         fs::create_dir(scratch.0.join("taken")).unwrap();
-        example(Credentials::None).write(&scratch.0.join("taken")).unwrap_err();
+        example(Credentials::None)
+            .write(&scratch.0.join("taken"))
+            .unwrap_err();
         assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 1);
     }
 
     #[test]
     fn secrets_are_not_shown_by_debug() {
-        assert!(!format!("{:?}", example(Credentials::Token("t0ps3cret".into()))).contains("t0ps3cret"));
+        assert!(
+            !format!("{:?}", example(Credentials::Token("t0ps3cret".into()))).contains("t0ps3cret")
+        );
     }
 }

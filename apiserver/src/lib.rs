@@ -1,6 +1,7 @@
-//! A Kubernetes API server that lives inside a process, with the real server's semantics: a test server that does not lie.
+//! A Kubernetes API server inside a process, with the semantics of kube-apiserver.
 //!
-//! [`ApiServer`] has three doors. Without a socket, for `kube::Client` in the same process:
+//! Use it in tests, and wherever a controller needs an API server without a cluster. [`ApiServer`]
+//! can be called in three ways. Clients in the same process need no socket:
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -11,42 +12,51 @@
 //! let client = kube::Client::new(server.service(), "default");
 //! assert_eq!(client.apiserver_version().await?.major, "1");
 //!
-//! // What a real server does only when you do not want it to:
+//! // Failures that a test cannot provoke on a real server:
 //! server.faults().add(Fault::on("PATCH widgets/status").status(409).times(2));
-//! server.compact(); // watchers from before are told 410
-//! let copy = server.fork(); // for a test that goes another way
-//! copy.wait_idle().await; // until nothing more will happen by itself
+//! server.compact(); // older watches get 410
+//! let copy = server.fork(); // an independent copy of the current state
+//! copy.wait_idle().await; // until no request, controller or watcher has work left
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! With one, plain or over TLS, for kubectl and every other client: [`ApiServer::listen`]. As a program: `cargo run -p
-//! steersman-apiserver`.
+//! kubectl and other programs connect to a socket, plain or over TLS: [`ApiServer::listen`]. The
+//! binary `steersman-apiserver` runs a server on its own: `cargo run -p steersman-apiserver`.
 //!
-//! While every caller is an administrator, sockets answer 403 to requests that a web page of another site can cause: with
-//! a host that is neither loopback nor in [`Options::hosts`] (except for `/healthz`, `/livez` and `/readyz`), from another
-//! `Origin` or site, or with a browser's body that has no content type.
+//! While every caller is an administrator, sockets reject requests that a web page of another site
+//! could cause with 403: those with a host that is neither loopback nor in [`Options::hosts`]
+//! (except for `/healthz` and `/readyz`), with another `Origin` or site, or with a body
+//! from a browser that has no content type.
 //!
-//! # What is the same as in the real server, and what is not
-//! Revisions, watches, pages, conflicts, no-op writes, generations, finalizers, graceful deletion, status and scale, definitions with
-//! their schemas, garbage collection, namespaces, discovery, tables, the defaults and checks of Kubernetes' own kinds: each case of
-//! `tests/conformance` in the repository's root is answered by a real kube-apiserver and by this one, and compared field by field. What differs
-//! is listed in `DIFFERENCES.md`. Kinds that are not registered are 404, never accepted.
+//! # Compatibility
 //!
-//! As on the real server, claims and volumes get the finalizers that protect them; what takes those off runs in the real controller manager,
-//! and does not run here: a deleted claim stays, and so does its namespace, until somebody does.
+//! Resource versions, watches, pagination, conflicts, no-op writes, generations, finalizers,
+//! graceful deletion, the status and scale subresources, CRDs with their schemas, garbage
+//! collection, namespaces, discovery, tables, and the defaults and validation of the built-in kinds
+//! are those of kube-apiserver. The suite `tests/conformance` in the root of the repository runs
+//! each case on both servers and compares the responses field by field. `DIFFERENCES.md` lists the
+//! differences. Kinds that are not registered get 404.
 //!
-//! Not there yet:
+//! As in kube-apiserver, claims (`PersistentVolumeClaim`) and volumes (`PersistentVolume`) get
+//! protection finalizers. The controllers that remove them belong to the kube-controller-manager and
+//! do not run here: a deleted claim, and with it its namespace, stays until a client removes the
+//! finalizer.
+//!
+//! Not supported yet:
 //! * server-side apply and strategic merge patches: 415;
-//! * protobuf bodies: 415, and so for `kubectl create ns|deployment|secret …`, which sends them; `kubectl create -f` works;
-//! * CEL rules in definitions: ignored;
-//! * definitions with webhook conversion: refused, 422;
-//! * `OpenAPI` documents, RBAC (who is known may do everything), webhooks.
+//! * protobuf bodies: 415. `kubectl create ns|deployment|secret …` sends them; `kubectl create -f`
+//!   works;
+//! * CEL rules in CRDs: ignored;
+//! * CRDs with webhook conversion: 422;
+//! * `OpenAPI` documents, RBAC (every authenticated user may do everything), webhooks.
 //!
-//! # How it is built
-//! A request goes from `http` (what is asked for, and how the answer looks) through `registry` (the pipeline that is the same for
-//! every type) to `store` (revisions, tables, the log). What types do differently is data: `builtin` for Kubernetes' own,
-//! `crd` for those of definitions, `schema` for what their fields may be. `controllers` run beside it on the same store.
+//! # Architecture
+//!
+//! `http` parses a request and encodes its response. `registry` is the write and read pipeline that
+//! all resources share. `store` holds the objects, their revisions and the history for watches.
+//! Differences between resources are data: `builtin` describes the built-in kinds, `crd` those of
+//! CRDs, and `schema` their fields. `controllers` run on the same store.
 
 mod activity;
 mod admission;
@@ -58,12 +68,12 @@ mod client_certificate;
 mod clock;
 mod controllers;
 mod crd;
-mod cut;
 mod decode;
+mod dropped_connection;
 #[cfg(test)]
 mod error_texts;
 mod faults;
-#[cfg(feature = "bench-internals")]
+#[cfg(feature = "__internals")]
 #[doc(hidden)]
 pub mod fuzz;
 mod http;
@@ -92,14 +102,14 @@ mod warnings;
 
 pub use admission::{Admission, Operation, Review};
 pub use auth::{Authenticator, Identity, TokenFileError};
-pub use cut::Closed;
+pub use dropped_connection::Closed;
 pub use faults::{Fault, FaultError, Faults, RuleHandle};
 pub use http::Body;
-pub use journal::{Entry, Journal};
-pub use kubeconfig::{Credentials, Kubeconfig, TemporaryKubeconfig, WriteError};
+pub use journal::{Journal, JournalEntry};
+pub use kubeconfig::{Credentials, Kubeconfig, KubeconfigWriteError, TemporaryKubeconfig};
 pub use limits::ConnectionLimits;
 pub use matcher::{Matcher, PatternError};
-pub use serve::{ListenError, Running};
+pub use serve::{ListenError, RunningServer};
 pub use server::{ApiServer, Options, Service, StartError};
 pub use status::{Cause, Details, Failure, FieldError, FieldErrorKind, Reason};
 pub use tls::{Authority, ClientCertificate, ServerCertificate, TlsError};

@@ -2,12 +2,15 @@
 
 use clap::Parser;
 use std::process::ExitCode;
-use steersman_apiserver::program::{Flags, run};
+use steersman_apiserver::program::{Flags, block_on, run};
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    let Err(error) = run(Flags::parse()).await else { return ExitCode::SUCCESS };
-    // Not as a `Result` of main: that would show a backtrace where a sentence is wanted.
+fn main() -> ExitCode {
+    let flags = Flags::parse();
+    let ended = block_on(run(flags)).map_err(anyhow::Error::from).flatten();
+    let Err(error) = ended else {
+        return ExitCode::SUCCESS;
+    };
+    // Returning a `Result` from main would print the error with `Debug`.
     eprintln!("error: {error:#}");
     ExitCode::FAILURE
 }

@@ -1,132 +1,150 @@
-//! Patterns over requests, `PATCH widgets/status`: what fault rules and the journal pick requests by.
+//! Request patterns such as `PATCH widgets/status`, for fault rules and the journal.
 
 use std::{fmt, str::FromStr};
 
-/// What is accepted, for error messages.
-const ACCEPTED: &str = "a pattern is `VERB RESOURCE[/SUBRESOURCE] [NAMESPACE/NAME]`, such as `PATCH widgets/status`, \
+/// Syntax of patterns, for error messages.
+const SYNTAX: &str = "use `VERB RESOURCE[/SUBRESOURCE] [NAMESPACE/NAME]`, such as `PATCH widgets/status`, \
     `list widgets.example.com` or `* pods default/web`";
 
 const METHODS: [&str; 7] = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"];
-const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+const VERBS: [&str; 8] = [
+    "create",
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "update",
+    "watch",
+];
 
-/// A request as patterns see it. What a request does not have is empty.
+/// The parts of a request that patterns match. Parts that a request does not have are empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Call<'a> {
-    /// The HTTP method: `PATCH`.
+pub(crate) struct RequestInfo<'a> {
+    /// HTTP method: `PATCH`.
     pub(crate) method: &'a str,
-    /// The Kubernetes verb: `list`.
+    /// Kubernetes verb: `list`.
     pub(crate) verb: &'a str,
-    /// Empty for the core group.
+    /// API group. Empty for the core group.
     pub(crate) group: &'a str,
-    /// The plural: `widgets`.
+    /// Plural name: `widgets`.
     pub(crate) resource: &'a str,
-    /// Such as `status`.
+    /// Subresource, such as `status`.
     pub(crate) subresource: &'a str,
-    /// Empty where the request is not about one.
+    /// Namespace. Empty for cluster-scoped requests.
     pub(crate) namespace: &'a str,
-    /// As the path gives it: a POST has none.
+    /// Name in the path. Empty for a POST.
     pub(crate) name: &'a str,
 }
 
-/// A pattern over requests, read from text: `VERB RESOURCE[/SUBRESOURCE] [NAMESPACE/NAME]`.
+/// A pattern that matches requests: `VERB RESOURCE[/SUBRESOURCE] [NAMESPACE/NAME]`.
 ///
-/// * The verb is an HTTP method in capitals, a Kubernetes verb in small letters, or `*`. The difference matters: `GET`
-///   is every read, `get` only that of one object.
-/// * The resource is a plural, `widgets`, in any group, or with its group, `widgets.example.com`. As in RBAC, a
-///   subresource is something else than its resource: `widgets` does not match `widgets/status`. `widgets/*` matches
-///   every subresource, and `*` every request, those for no resource included.
-/// * The object is `namespace/name`, where each may be `*`, or just a `name`. Nothing matches every object.
+/// * The verb is an HTTP method in upper case, a Kubernetes verb in lower case, or `*`. `GET`
+///   matches all reads, `get` only reads of one object.
+/// * The resource is a plural, `widgets`, in any group, or with its group, `widgets.example.com`.
+///   As in RBAC, a resource does not include its subresources: `widgets` does not match
+///   `widgets/status`. `widgets/*` matches all subresources. `*` matches all requests, also those
+///   without a resource.
+/// * The object is `namespace/name`, where each part can be `*`, or a `name` in any namespace. A
+///   pattern without an object matches all objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Matcher {
-    verb: Verb,
-    /// `None` is every request.
-    resource: Option<Resource>,
-    namespace: Part,
-    name: Part,
+    verb: VerbPattern,
+    /// `None` matches all requests.
+    resource: Option<ResourcePattern>,
+    namespace: TextPattern,
+    name: TextPattern,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Verb {
+enum VerbPattern {
     Any,
     Method(&'static str),
     Kubernetes(&'static str),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Resource {
-    plural: Part,
-    group: Part,
-    subresource: Subresource,
+struct ResourcePattern {
+    plural: TextPattern,
+    group: TextPattern,
+    subresource: SubresourcePattern,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Subresource {
+enum SubresourcePattern {
     None,
     Any,
     Is(String),
 }
 
-/// One word, or `*`.
+/// A text, or `*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum TextPattern {
     Any,
     Is(String),
 }
 
-impl Part {
+impl TextPattern {
     fn new(text: &str) -> Self {
-        if text == "*" { Self::Any } else { Self::Is(text.into()) }
+        if text == "*" {
+            Self::Any
+        } else {
+            Self::Is(text.into())
+        }
     }
 
     fn matches(&self, value: &str) -> bool {
         match self {
             Self::Any => true,
-            Self::Is(wanted) => wanted == value,
+            Self::Is(expected) => expected == value,
         }
     }
 }
 
 impl Matcher {
-    /// A pattern written in code.
+    /// Parses a pattern that is part of the program.
     ///
     /// # Panics
     ///
-    /// If it is not one: the message says what is.
-    pub(crate) fn written(pattern: &str) -> Self {
+    /// Panics if the pattern is invalid.
+    pub(crate) fn from_literal(pattern: &str) -> Self {
         pattern.parse().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The pattern covers this request.
-    pub(crate) fn matches(&self, call: &Call<'_>) -> bool {
+    /// Reports whether the pattern matches a request.
+    pub(crate) fn matches(&self, call: &RequestInfo<'_>) -> bool {
         let verb = match self.verb {
-            Verb::Any => true,
-            Verb::Method(method) => method == call.method,
-            Verb::Kubernetes(verb) => verb == call.verb,
+            VerbPattern::Any => true,
+            VerbPattern::Method(method) => method == call.method,
+            VerbPattern::Kubernetes(verb) => verb == call.verb,
         };
-        verb && self.resource.as_ref().is_none_or(|resource| resource.matches(call))
+        verb && self
+            .resource
+            .as_ref()
+            .is_none_or(|resource| resource.matches(call))
             && self.namespace.matches(call.namespace)
             && self.name.matches(call.name)
     }
 }
 
-impl Resource {
-    fn matches(&self, call: &Call<'_>) -> bool {
+impl ResourcePattern {
+    fn matches(&self, call: &RequestInfo<'_>) -> bool {
         let subresource = match &self.subresource {
-            Subresource::None => call.subresource.is_empty(),
-            Subresource::Any => !call.subresource.is_empty(),
-            Subresource::Is(wanted) => wanted == call.subresource,
+            SubresourcePattern::None => call.subresource.is_empty(),
+            SubresourcePattern::Any => !call.subresource.is_empty(),
+            SubresourcePattern::Is(expected) => expected == call.subresource,
         };
         subresource && self.plural.matches(call.resource) && self.group.matches(call.group)
     }
 }
 
-/// A text that is no pattern.
+/// The text is not a valid request pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PatternError(String);
 
 impl fmt::Display for PatternError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {ACCEPTED}", self.0)
+        write!(f, "{}; {SYNTAX}", self.0)
     }
 }
 
@@ -140,53 +158,65 @@ impl FromStr for Matcher {
         let (verb, resource, object) = match words[..] {
             [verb, resource] => (verb, resource, "*"),
             [verb, resource, object] => (verb, resource, object),
-            _ => return Err(PatternError(format!("`{text}` has {} words, not two or three", words.len()))),
+            _ => {
+                return Err(PatternError(format!(
+                    "pattern `{text}` has {} words instead of two or three",
+                    words.len()
+                )));
+            }
         };
         let (namespace, name) = object.split_once('/').unwrap_or(("*", object));
         Ok(Self {
             verb: parse_verb(verb)?,
-            resource: (resource != "*").then(|| parse_resource(resource)).transpose()?,
-            namespace: Part::new(namespace),
-            name: Part::new(name),
+            resource: (resource != "*")
+                .then(|| parse_resource(resource))
+                .transpose()?,
+            namespace: TextPattern::new(namespace),
+            name: TextPattern::new(name),
         })
     }
 }
 
-fn parse_verb(text: &str) -> Result<Verb, PatternError> {
+fn parse_verb(text: &str) -> Result<VerbPattern, PatternError> {
     if text == "*" {
-        return Ok(Verb::Any);
+        return Ok(VerbPattern::Any);
     }
     if let Some(method) = METHODS.into_iter().find(|method| *method == text) {
-        return Ok(Verb::Method(method));
+        return Ok(VerbPattern::Method(method));
     }
-    VERBS.into_iter().find(|verb| *verb == text).map(Verb::Kubernetes).ok_or_else(|| {
-        let (methods, verbs) = (METHODS.join(", "), VERBS.join(", "));
-        PatternError(format!("`{text}` is no verb: write `*`, a method in capitals ({methods}) or a verb ({verbs})"))
+    VERBS.into_iter().find(|verb| *verb == text).map(VerbPattern::Kubernetes).ok_or_else(|| {
+        let methods = METHODS.join(", ");
+        let verbs = VERBS.join(", ");
+        PatternError(format!("`{text}` is not a valid verb; use `*`, a method in upper case ({methods}) or a verb in lower case ({verbs})"))
     })
 }
 
-fn parse_resource(text: &str) -> Result<Resource, PatternError> {
+fn parse_resource(text: &str) -> Result<ResourcePattern, PatternError> {
     let (resource, subresource) = match text.split_once('/') {
-        None => (text, Subresource::None),
-        Some((resource, "*")) => (resource, Subresource::Any),
-        Some((resource, subresource)) => (resource, Subresource::Is(subresource.into())),
+        None => (text, SubresourcePattern::None),
+        Some((resource, "*")) => (resource, SubresourcePattern::Any),
+        Some((resource, subresource)) => (resource, SubresourcePattern::Is(subresource.into())),
     };
     let (plural, group) = match resource.split_once('.') {
-        None => (resource, Part::Any),
-        Some((plural, group)) => (plural, Part::new(group)),
+        None => (resource, TextPattern::Any),
+        Some((plural, group)) => (plural, TextPattern::new(group)),
     };
-    let empty = |part: &Part| *part == Part::Is(String::new());
-    if plural.is_empty() || empty(&group) || subresource == Subresource::Is(String::new()) {
-        return Err(PatternError(format!("`{text}` is no resource")));
+    let empty = |part: &TextPattern| *part == TextPattern::Is(String::new());
+    if plural.is_empty() || empty(&group) || subresource == SubresourcePattern::Is(String::new()) {
+        return Err(PatternError(format!("`{text}` is not a valid resource")));
     }
-    Ok(Resource { plural: Part::new(plural), group, subresource })
+    Ok(ResourcePattern {
+        plural: TextPattern::new(plural),
+        group,
+        subresource,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const STATUS: Call<'_> = Call {
+    const STATUS: RequestInfo<'_> = RequestInfo {
         method: "PATCH",
         verb: "patch",
         group: "example.com",
@@ -195,7 +225,7 @@ mod tests {
         namespace: "default",
         name: "a",
     };
-    const LIST: Call<'_> = Call {
+    const LIST: RequestInfo<'_> = RequestInfo {
         method: "GET",
         verb: "list",
         group: "",
@@ -205,60 +235,88 @@ mod tests {
         name: "",
     };
 
-    fn matches(pattern: &str, call: &Call<'_>) -> bool {
-        Matcher::written(pattern).matches(call)
+    fn matches(pattern: &str, call: &RequestInfo<'_>) -> bool {
+        Matcher::from_literal(pattern).matches(call)
     }
 
     #[test]
-    fn capitals_are_methods_and_small_letters_are_verbs() {
-        assert!(matches("GET pods", &LIST) && matches("list pods", &LIST) && matches("* pods", &LIST));
+    fn upper_case_is_a_method_and_lower_case_is_a_verb() {
+        assert!(
+            matches("GET pods", &LIST) && matches("list pods", &LIST) && matches("* pods", &LIST)
+        );
         assert!(!matches("get pods", &LIST) && !matches("PATCH pods", &LIST));
     }
 
     #[test]
-    fn a_subresource_is_another_resource() {
+    fn a_resource_does_not_match_its_subresources() {
         assert!(matches("PATCH widgets/status", &STATUS) && matches("patch widgets/*", &STATUS));
         assert!(!matches("PATCH widgets", &STATUS) && !matches("PATCH widgets/scale", &STATUS));
         assert!(matches("* pods", &LIST) && !matches("* pods/*", &LIST));
     }
 
     #[test]
-    fn a_group_narrows_and_its_absence_does_not() {
+    fn a_pattern_without_a_group_matches_any_group() {
         assert!(matches("PATCH widgets.example.com/status", &STATUS));
-        assert!(!matches("PATCH widgets.other.com/status", &STATUS) && !matches("* pods.example.com", &LIST));
+        assert!(
+            !matches("PATCH widgets.other.com/status", &STATUS)
+                && !matches("* pods.example.com", &LIST)
+        );
     }
 
     #[test]
-    fn a_star_covers_every_request_and_a_star_with_subresource_only_that_one() {
-        assert!(matches("* *", &STATUS) && matches("* *", &Call { method: "GET", verb: "get", ..Call::default() }));
+    fn a_star_matches_all_requests_and_a_star_with_a_subresource_only_those() {
+        assert!(
+            matches("* *", &STATUS)
+                && matches(
+                    "* *",
+                    &RequestInfo {
+                        method: "GET",
+                        verb: "get",
+                        ..RequestInfo::default()
+                    }
+                )
+        );
         assert!(matches("* */status", &STATUS) && !matches("* */status", &LIST));
     }
 
     #[test]
-    fn an_object_is_picked_by_namespace_and_name() {
+    fn a_pattern_matches_objects_by_namespace_and_name() {
         for pattern in ["default/a", "default/*", "*/a", "a"] {
-            assert!(matches(&format!("* widgets/status {pattern}"), &STATUS), "{pattern}");
+            assert!(
+                matches(&format!("* widgets/status {pattern}"), &STATUS),
+                "{pattern}"
+            );
         }
         for pattern in ["other/a", "default/b", "b", "/a"] {
-            assert!(!matches(&format!("* widgets/status {pattern}"), &STATUS), "{pattern}");
+            assert!(
+                !matches(&format!("* widgets/status {pattern}"), &STATUS),
+                "{pattern}"
+            );
         }
-        let cluster = Call { resource: "nodes", name: "a", ..Call::default() };
+        let cluster = RequestInfo {
+            resource: "nodes",
+            name: "a",
+            ..RequestInfo::default()
+        };
         assert!(matches("* nodes /a", &cluster) && matches("* nodes a", &cluster));
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused_with_what_is() {
-        for (text, told) in [
+    fn an_invalid_pattern_is_an_error_that_shows_the_syntax() {
+        for (text, expected) in [
             ("", "0 words"),
             ("PATCH", "1 words"),
             ("a b c d", "4 words"),
-            ("Patch widgets", "`Patch` is no verb"),
-            ("* widgets/", "`widgets/` is no resource"),
-            ("* .example.com", "is no resource"),
-            ("* widgets.", "is no resource"),
+            ("Patch widgets", "`Patch` is not a valid verb"),
+            ("* widgets/", "`widgets/` is not a valid resource"),
+            ("* .example.com", "is not a valid resource"),
+            ("* widgets.", "is not a valid resource"),
         ] {
             let error = text.parse::<Matcher>().unwrap_err().to_string();
-            assert!(error.contains(told) && error.contains("PATCH widgets/status"), "{error}");
+            assert!(
+                error.contains(expected) && error.contains("PATCH widgets/status"),
+                "{error}"
+            );
         }
     }
 }

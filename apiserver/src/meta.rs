@@ -1,6 +1,7 @@
-//! Metadata: what it has to be like in every object, whatever its type.
+//! Validation of object metadata, the same for all types.
 //!
-//! Validation comes after the server has filled in what is its own (name, uid, times), and tells all errors at once.
+//! Runs after the server has set its own fields (name, uid, timestamps). Reports all errors at
+//! once.
 
 pub(crate) mod names;
 mod owners;
@@ -18,75 +19,118 @@ use std::collections::BTreeSet;
 
 const MAX_ANNOTATIONS: usize = 256 << 10;
 
-/// No vowels, so that no words come out, and nothing that is easily mistaken.
+/// No vowels, so that no words appear, and no characters that look alike.
 const SUFFIX_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
 const MAX_NAME: usize = 63;
 
-/// A name that begins like `base`, and is hardly ever taken.
+/// Returns `base`, shortened if necessary, with a random suffix.
 pub(crate) fn generate_name(base: &str, rng: &mut impl Rng) -> String {
     let base = &base[..base.floor_char_boundary(MAX_NAME - SUFFIX_LENGTH)];
-    let suffix = (0..SUFFIX_LENGTH).filter_map(|_| SUFFIX_ALPHABET.choose(rng)).map(|&byte| char::from(byte));
+    let suffix = (0..SUFFIX_LENGTH)
+        .filter_map(|_| SUFFIX_ALPHABET.choose(rng))
+        .map(|&byte| char::from(byte));
     base.chars().chain(suffix).collect()
 }
 
-/// What is wrong with the metadata of a new object.
+/// Validates the metadata of a new object.
 pub(crate) fn validate_create(resource: &Resource, object: &Value) -> FieldErrors {
     let meta = &object["metadata"];
     let rule = resource.strategy.name;
     let mut errors = FieldErrors::new();
     match text(meta, "generateName") {
         "" => {}
-        base => errors.extend(invalid("metadata.generateName", base, names::prefix(rule, base))),
+        base => errors.extend(invalid(
+            "metadata.generateName",
+            base,
+            names::prefix(rule, base),
+        )),
     }
     match text(meta, "name") {
-        "" => errors.push(FieldError::required("metadata.name", "name or generateName is required")),
+        "" => errors.push(FieldError::required(
+            "metadata.name",
+            "name or generateName is required",
+        )),
         name => errors.extend(invalid("metadata.name", name, names::name(rule, name))),
     }
     match (resource.namespaced, text(meta, "namespace")) {
         (true, "") => errors.push(FieldError::required("metadata.namespace", "")),
-        (true, namespace) => errors.extend(invalid("metadata.namespace", namespace, names::label(namespace))),
+        (true, namespace) => errors.extend(invalid(
+            "metadata.namespace",
+            namespace,
+            names::label(namespace),
+        )),
         (false, "") => {}
-        (false, _) => errors.push(FieldError::forbidden("metadata.namespace", "not allowed on this type")),
+        (false, _) => errors.push(FieldError::forbidden(
+            "metadata.namespace",
+            "not allowed on this type",
+        )),
     }
     errors.extend(validate_labels(meta));
     errors.extend(validate_annotations(meta));
     errors.extend(owners::validate(meta));
     let finalizers = texts(meta, "finalizers");
-    errors.extend(finalizers.iter().flat_map(|name| invalid("metadata.finalizers", name, names::qualified(name))));
+    errors.extend(
+        finalizers
+            .iter()
+            .flat_map(|name| invalid("metadata.finalizers", name, names::qualified(name))),
+    );
     if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {
         let why = "finalizer orphan and foregroundDeletion cannot be both set";
-        errors.push(FieldError::invalid("metadata.finalizers", &meta["finalizers"], why));
+        errors.push(FieldError::invalid(
+            "metadata.finalizers",
+            &meta["finalizers"],
+            why,
+        ));
     }
-    errors.extend(validate_short_finalizers(resource, meta));
+    errors.extend(validate_unqualified_finalizers(resource, meta));
     errors
 }
 
-/// What is wrong with the metadata of an object that is to replace `old`.
+/// Validates the metadata of an object that replaces `old`.
 pub(crate) fn validate_update(resource: &Resource, new: &Value, old: &Value) -> FieldErrors {
-    let (meta, old) = (&new["metadata"], &old["metadata"]);
+    let meta = &new["metadata"];
+    let old = &old["metadata"];
     let mut errors = FieldErrors::new();
     if !old["deletionTimestamp"].is_null() {
         let before: BTreeSet<_> = texts(old, "finalizers").into_iter().collect();
         let after: BTreeSet<_> = texts(meta, "finalizers").into_iter().collect();
-        let added: Vec<_> = after.difference(&before).map(|name| format!("{name:?}")).collect();
+        let added: Vec<_> = after
+            .difference(&before)
+            .map(|name| format!("{name:?}"))
+            .collect();
         if !added.is_empty() {
             let why = "no new finalizers can be added if the object is being deleted, found new finalizers";
             let why = format!("{why} []string{{{}}}", added.join(", "));
             errors.push(FieldError::forbidden("metadata.finalizers", why));
         }
     }
-    for field in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+    for field in [
+        "name",
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ] {
         let value = &meta[field];
         if *value != old[field] {
-            let shown = if value.is_null() { "\"\"".into() } else { value.to_string() };
-            errors.push(FieldError::invalid_text(format!("metadata.{field}"), &shown, "field is immutable"));
+            let shown = if value.is_null() {
+                "\"\"".into()
+            } else {
+                value.to_string()
+            };
+            errors.push(FieldError::invalid_formatted(
+                format!("metadata.{field}"),
+                &shown,
+                "field is immutable",
+            ));
         }
     }
     errors.extend(validate_labels(meta));
     errors.extend(validate_annotations(meta));
     errors.extend(owners::validate(meta));
-    errors.extend(validate_short_finalizers(resource, meta));
+    errors.extend(validate_unqualified_finalizers(resource, meta));
     errors
 }
 
@@ -100,42 +144,72 @@ fn validate_labels(meta: &Value) -> FieldErrors {
 }
 
 fn validate_annotations(meta: &Value) -> FieldErrors {
-    // The case of a key does not matter here.
-    let wrong = |key: &str| names::qualified(&key.to_lowercase());
-    let mut errors: FieldErrors =
-        entries(meta, "annotations").flat_map(|(key, _)| invalid("metadata.annotations", key, wrong(key))).collect();
-    if entries(meta, "annotations").map(|(key, value)| key.len() + value.len()).sum::<usize>() > MAX_ANNOTATIONS {
-        errors.push(FieldError::too_long("metadata.annotations", MAX_ANNOTATIONS));
+    // Upper case is allowed in keys of annotations.
+    let problems = |key: &str| names::qualified(&key.to_lowercase());
+    let mut errors: FieldErrors = entries(meta, "annotations")
+        .flat_map(|(key, _)| invalid("metadata.annotations", key, problems(key)))
+        .collect();
+    if entries(meta, "annotations")
+        .map(|(key, value)| key.len() + value.len())
+        .sum::<usize>()
+        > MAX_ANNOTATIONS
+    {
+        errors.push(FieldError::too_long(
+            "metadata.annotations",
+            MAX_ANNOTATIONS,
+        ));
     }
     errors
 }
 
-/// What clients are told of new finalizers of custom resources that anybody might use as well.
-pub(crate) fn finalizer_warnings<'a>(new: &'a Value, old: Option<&'a Value>) -> impl Iterator<Item = String> + use<'a> {
-    let before: BTreeSet<_> = old.map(|old| texts(&old["metadata"], "finalizers")).into_iter().flatten().collect();
-    let short = texts(&new["metadata"], "finalizers").into_iter().filter(move |name| {
-        !name.contains('/') && !matches!(*name, "orphan" | "foregroundDeletion") && !before.contains(name)
-    });
+/// Returns warnings about new finalizers of custom resources that have no domain.
+pub(crate) fn finalizer_warnings<'a>(
+    new: &'a Value,
+    old: Option<&'a Value>,
+) -> impl Iterator<Item = String> + use<'a> {
+    let before: BTreeSet<_> = old
+        .map(|old| texts(&old["metadata"], "finalizers"))
+        .into_iter()
+        .flatten()
+        .collect();
+    let unqualified = texts(&new["metadata"], "finalizers")
+        .into_iter()
+        .filter(move |name| {
+            !name.contains('/')
+                && !matches!(*name, "orphan" | "foregroundDeletion")
+                && !before.contains(name)
+        });
     let why = "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers";
-    short.map(move |name| format!("metadata.finalizers: {name:?}: {why}"))
+    unqualified.map(move |name| format!("metadata.finalizers: {name:?}: {why}"))
 }
 
-/// Built-in types take no finalizer without a domain, but for Kubernetes' own. Definitions are not of them: the real server keeps them,
-/// and everything custom, in a part of its own that lets any name be.
-fn validate_short_finalizers(resource: &Resource, meta: &Value) -> FieldErrors {
+/// Rejects finalizers without a domain on built-in types, except for those of Kubernetes. Does not
+/// apply to custom resources and CRDs: the apiextensions server accepts any name.
+fn validate_unqualified_finalizers(resource: &Resource, meta: &Value) -> FieldErrors {
     if resource.strategy.custom || &*resource.group == "apiextensions.k8s.io" {
         return FieldErrors::new();
     }
     let finalizers = texts(meta, "finalizers").into_iter().enumerate();
-    let foreign = finalizers
-        .filter(|(_, name)| !name.contains('/') && !matches!(*name, "kubernetes" | "orphan" | "foregroundDeletion"));
+    let foreign = finalizers.filter(|(_, name)| {
+        !name.contains('/') && !matches!(*name, "kubernetes" | "orphan" | "foregroundDeletion")
+    });
     let why = "name is neither a standard finalizer name nor is it fully qualified";
-    foreign.map(|(at, name)| FieldError::invalid(format!("metadata.finalizers[{at}]"), &name.into(), why)).collect()
+    foreign
+        .map(|(at, name)| {
+            FieldError::invalid(format!("metadata.finalizers[{at}]"), &name.into(), why)
+        })
+        .collect()
 }
 
-fn invalid(field: &'static str, value: &str, wrong: Vec<String>) -> impl Iterator<Item = FieldError> {
+fn invalid(
+    field: &'static str,
+    value: &str,
+    problems: Vec<String>,
+) -> impl Iterator<Item = FieldError> {
     let value = Value::from(value);
-    wrong.into_iter().map(move |why| FieldError::invalid(field, &value, why))
+    problems
+        .into_iter()
+        .map(move |why| FieldError::invalid(field, &value, why))
 }
 
 fn text<'a>(value: &'a Value, field: &str) -> &'a str {
@@ -143,7 +217,12 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
 }
 
 fn texts<'a>(meta: &'a Value, field: &str) -> Vec<&'a str> {
-    meta[field].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+    meta[field]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
 }
 
 fn entries<'a>(meta: &'a Value, field: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
@@ -184,7 +263,7 @@ mod tests {
                 prepare: |_, _| {},
                 validate: |_, _| FieldErrors::new(),
                 validate_status: |_| FieldErrors::new(),
-                needs: crate::builtin::Needs::Nothing,
+                dependencies: crate::builtin::Dependencies::Nothing,
                 warn: |_| Vec::new(),
             },
             schema: crate::resource::ResourceSchema::Custom(crate::schema::Schema::any().into()),
@@ -199,7 +278,7 @@ mod tests {
         resource(true, true, NameRule::Subdomain)
     }
 
-    /// A valid object with some fields of its metadata changed.
+    /// Returns a valid object with some metadata fields replaced.
     fn object(changed: &Value) -> Value {
         let mut object = json!({"metadata": {"name": "a", "namespace": "default", "uid": "u"}});
         for (field, value) in changed.as_object().unwrap() {
@@ -209,47 +288,70 @@ mod tests {
     }
 
     fn created(changed: Value) -> Vec<String> {
-        validate_create(&widgets(), &object(&changed)).iter().map(ToString::to_string).collect()
+        validate_create(&widgets(), &object(&changed))
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     fn updated(old: Value, new: Value) -> Vec<String> {
-        validate_update(&widgets(), &object(&new), &object(&old)).iter().map(ToString::to_string).collect()
+        validate_update(&widgets(), &object(&new), &object(&old))
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]
-    fn a_name_is_needed_and_follows_the_rule_of_its_type() {
+    fn a_name_is_required_and_follows_the_grammar_of_its_type() {
         assert_eq!(created(json!({})), [""; 0]);
-        assert_eq!(created(json!({"name": ""})), ["metadata.name: Required value: name or generateName is required"]);
+        assert_eq!(
+            created(json!({"name": ""})),
+            ["metadata.name: Required value: name or generateName is required"]
+        );
         assert!(created(json!({"name": "A"}))[0].starts_with(
             "metadata.name: Invalid value: \"A\": a lowercase RFC 1123 subdomain must consist of lower case"
         ));
         assert!(
-            created(json!({"generateName": "A-"}))[0].starts_with("metadata.generateName: Invalid value: \"A-\": ")
+            created(json!({"generateName": "A-"}))[0]
+                .starts_with("metadata.generateName: Invalid value: \"A-\": ")
         );
         let role = resource(false, false, NameRule::PathSegment);
         let errors = validate_create(&role, &json!({"metadata": {"name": "a/b"}}));
-        assert_eq!(errors[0].to_string(), "metadata.name: Invalid value: \"a/b\": may not contain '/'");
+        assert_eq!(
+            errors[0].to_string(),
+            "metadata.name: Invalid value: \"a/b\": may not contain '/'"
+        );
     }
 
     #[test]
-    fn no_rule_lets_a_name_leave_its_place() {
+    fn every_grammar_rejects_names_that_change_the_path() {
         for rule in [NameRule::Subdomain, NameRule::Label, NameRule::PathSegment] {
             for name in [".", "..", "a/b", "../a", "a%2fb", "/"] {
-                let errors = validate_create(&resource(true, true, rule), &object(&json!({"name": name})));
+                let errors =
+                    validate_create(&resource(true, true, rule), &object(&json!({"name": name})));
                 assert!(!errors.is_empty(), "{rule:?} {name}");
             }
         }
     }
 
     #[test]
-    fn a_namespace_is_needed_where_objects_live_in_them_and_nowhere_else() {
-        assert_eq!(created(json!({"namespace": ""})), ["metadata.namespace: Required value"]);
+    fn a_namespace_is_required_for_namespaced_types_and_forbidden_for_others() {
+        assert_eq!(
+            created(json!({"namespace": ""})),
+            ["metadata.namespace: Required value"]
+        );
         assert_eq!(
             created(json!({"namespace": "a.b"})),
             ["metadata.namespace: Invalid value: \"a.b\": must not contain dots"]
         );
-        let errors = validate_create(&resource(false, true, NameRule::Subdomain), &object(&json!({})));
-        assert_eq!(errors[0].to_string(), "metadata.namespace: Forbidden: not allowed on this type");
+        let errors = validate_create(
+            &resource(false, true, NameRule::Subdomain),
+            &object(&json!({})),
+        );
+        assert_eq!(
+            errors[0].to_string(),
+            "metadata.namespace: Forbidden: not allowed on this type"
+        );
     }
 
     #[test]
@@ -262,13 +364,22 @@ mod tests {
                 "metadata.annotations: Invalid value: \"g h\"",
             ];
             assert_eq!(errors.len(), 3);
-            assert!(errors.iter().zip(starts).all(|(error, start)| error.starts_with(start)), "{errors:?}");
+            assert!(
+                errors
+                    .iter()
+                    .zip(starts)
+                    .all(|(error, start)| error.starts_with(start)),
+                "{errors:?}"
+            );
         }
     }
 
     #[test]
-    fn annotations_have_room_for_256_kibibytes() {
-        assert_eq!(created(json!({"annotations": {"a": "x".repeat(MAX_ANNOTATIONS - 1)}})), [""; 0]);
+    fn annotations_are_limited_to_256_kibibytes() {
+        assert_eq!(
+            created(json!({"annotations": {"a": "x".repeat(MAX_ANNOTATIONS - 1)}})),
+            [""; 0]
+        );
         assert_eq!(
             created(json!({"annotations": {"a": "x".repeat(MAX_ANNOTATIONS)}})),
             ["metadata.annotations: Too long: may not be more than 262144 bytes"]
@@ -276,12 +387,14 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_is_named_whole_and_one_controls() {
-        let owner =
-            |name: &str| json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": "u", "controller": true});
+    fn owner_references_are_complete_and_at_most_one_is_a_controller() {
+        let owner = |name: &str| json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": "u", "controller": true});
         assert_eq!(created(json!({"ownerReferences": [owner("p")]})), [""; 0]);
         let errors = created(json!({"ownerReferences": [owner("p"), owner("q")]}));
-        assert!(errors[0].ends_with("Found \"true\" in references for Pod/p and Pod/q"), "{errors:?}");
+        assert!(
+            errors[0].ends_with("Found \"true\" in references for Pod/p and Pod/q"),
+            "{errors:?}"
+        );
         assert_eq!(
             created(json!({"ownerReferences": [{"apiVersion": "a/", "kind": "", "name": "n"}]})),
             [
@@ -294,50 +407,68 @@ mod tests {
 
     #[test]
     fn a_finalizer_is_a_qualified_name() {
-        assert!(created(json!({"finalizers": ["a b"]}))[0].starts_with("metadata.finalizers: Invalid value: \"a b\""));
+        assert!(
+            created(json!({"finalizers": ["a b"]}))[0]
+                .starts_with("metadata.finalizers: Invalid value: \"a b\"")
+        );
         assert_eq!(created(json!({"finalizers": ["short"]})), [""; 0]);
-        let errors =
-            validate_create(&resource(true, false, NameRule::Subdomain), &object(&json!({"finalizers": ["short"]})));
+        let errors = validate_create(
+            &resource(true, false, NameRule::Subdomain),
+            &object(&json!({"finalizers": ["short"]})),
+        );
         assert_eq!(errors[0].field, "metadata.finalizers[0]");
-        assert_eq!(created(json!({"finalizers": ["orphan", "foregroundDeletion"]})).len(), 1);
+        assert_eq!(
+            created(json!({"finalizers": ["orphan", "foregroundDeletion"]})).len(),
+            1
+        );
     }
 
     #[test]
-    fn what_names_an_object_never_changes() {
+    fn identifying_fields_are_immutable() {
         for field in ["name", "namespace", "uid", "creationTimestamp"] {
             let mut new = json!({});
             new[field] = "other".into();
-            let expected = format!("metadata.{field}: Invalid value: \"other\": field is immutable");
+            let expected =
+                format!("metadata.{field}: Invalid value: \"other\": field is immutable");
             assert_eq!(updated(json!({}), new), [expected]);
         }
     }
 
     #[test]
-    fn an_object_that_goes_gets_no_new_finalizers() {
-        let going = json!({"deletionTimestamp": "2026-01-02T03:04:05Z", "finalizers": ["a/b", "c/d"]});
-        let with =
-            |finalizers: Value| json!({"deletionTimestamp": going["deletionTimestamp"], "finalizers": finalizers});
-        assert_eq!(updated(going.clone(), with(json!(["c/d"]))), [""; 0]);
+    fn an_object_being_deleted_gets_no_new_finalizers() {
+        let deleting =
+            json!({"deletionTimestamp": "2026-01-02T03:04:05Z", "finalizers": ["a/b", "c/d"]});
+        let with = |finalizers: Value| json!({"deletionTimestamp": deleting["deletionTimestamp"], "finalizers": finalizers});
+        assert_eq!(updated(deleting.clone(), with(json!(["c/d"]))), [""; 0]);
         assert_eq!(
-            updated(going.clone(), with(json!(["a/b", "z/y", "e/f"]))),
-            ["metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, \
-              found new finalizers []string{\"e/f\", \"z/y\"}"]
+            updated(deleting.clone(), with(json!(["a/b", "z/y", "e/f"]))),
+            [
+                "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, \
+              found new finalizers []string{\"e/f\", \"z/y\"}"
+            ]
         );
         assert_eq!(updated(json!({}), json!({"finalizers": ["e/f"]})), [""; 0]);
     }
 
     #[test]
-    fn the_same_owner_counts_once() {
-        let mut twice = object(&json!({"ownerReferences": [{"uid": "1"}, {"uid": "2"}, {"uid": "1"}]}));
+    fn duplicate_owner_references_are_removed() {
+        let mut twice =
+            object(&json!({"ownerReferences": [{"uid": "1"}, {"uid": "2"}, {"uid": "1"}]}));
         let warning = dedupe_owner_references(&mut twice, false).unwrap();
-        assert!(warning.ends_with("duplicate UID(s) observed: 1"), "{warning}");
-        assert_eq!(twice["metadata"]["ownerReferences"], json!([{"uid": "1"}, {"uid": "2"}]));
+        assert!(
+            warning.ends_with("duplicate UID(s) observed: 1"),
+            "{warning}"
+        );
+        assert_eq!(
+            twice["metadata"]["ownerReferences"],
+            json!([{"uid": "1"}, {"uid": "2"}])
+        );
         assert_eq!(dedupe_owner_references(&mut twice, false), None);
     }
 
     steersman_testkit::properties! {
         #[test]
-        fn a_generated_name_is_short_and_begins_as_asked(base in "[a-z]{1,80}-", seed: u64) {
+        fn a_generated_name_is_short_and_starts_with_its_base(base in "[a-z]{1,80}-", seed: u64) {
             let name = generate_name(&base, &mut StdRng::seed_from_u64(seed));
             prop_assert!(name.len() <= MAX_NAME);
             let (start, suffix) = name.split_at(name.len() - SUFFIX_LENGTH);

@@ -1,6 +1,6 @@
-//! Continue tokens: where the next page of a list begins, and of which state of the store it is.
+//! Continue tokens: the position of the next page of a list, and the revision that is listed.
 //!
-//! Clients can forge them, so the key is relative to what is listed and cannot leave it.
+//! Clients can forge tokens, so the key is relative to the listed prefix and cannot leave it.
 
 use crate::status::{Failure, Result};
 use base64::{
@@ -12,19 +12,21 @@ use serde::{Deserialize, Serialize};
 
 const VERSION: &str = "meta.k8s.io/v1";
 
-/// Bits that are left over at the end mean nothing, as for the real server.
+/// Ignores trailing bits, as kube-apiserver does.
 const BASE64: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, LENIENT);
 const LENIENT: GeneralPurposeConfig = NO_PAD.with_decode_allow_trailing_bits(true);
 
 /// Longer than a token for the longest namespace and name.
 const MAX_LENGTH: usize = 4096;
 
-/// Where to go on.
+/// Position of the next page of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
-    /// The revision that is listed; `None` for the current one, once the first page's is gone.
+    /// Revision that is listed. `None` is the current one, used once the revision of the first page
+    /// is compacted.
     pub(crate) revision: Option<u64>,
-    /// The first key, relative to what is listed: `namespace/name\0`, or `name\0` within a namespace.
+    /// First key, relative to the listed prefix: `namespace/name\0`, or `name\0` within a
+    /// namespace.
     pub(crate) start: String,
 }
 
@@ -39,22 +41,34 @@ struct Token<S> {
 }
 
 impl Position {
-    /// Right after `key`.
+    /// Returns the position right after `key`.
     pub(crate) fn after(revision: Option<u64>, key: &str) -> Self {
-        Self { revision, start: format!("{key}\0") }
+        Self {
+            revision,
+            start: format!("{key}\0"),
+        }
     }
 
-    /// As clients get it.
+    /// Encodes the position as a continue token.
     pub(crate) fn encode(&self) -> String {
-        let rv = self.revision.map_or(-1, |revision| i64::try_from(revision).unwrap_or(i64::MAX));
-        let token = Token { v: VERSION, rv, start: &*self.start };
+        let rv = self
+            .revision
+            .map_or(-1, |revision| i64::try_from(revision).unwrap_or(i64::MAX));
+        let token = Token {
+            v: VERSION,
+            rv,
+            start: &*self.start,
+        };
         BASE64.encode(serde_json::to_vec(&token).unwrap_or_default())
     }
 
-    /// From a client.
+    /// Decodes a continue token.
     pub(crate) fn decode(token: &str) -> Result<Self> {
-        parse(token)
-            .map_err(|why| Failure::bad_request(format!("invalid continue token: continue key is not valid: {why}")))
+        parse(token).map_err(|reason| {
+            Failure::bad_request(format!(
+                "invalid continue token: continue key is not valid: {reason}"
+            ))
+        })
     }
 }
 
@@ -64,26 +78,40 @@ fn parse(token: &str) -> Result<Position, String> {
     }
     let json = BASE64.decode(token).map_err(|error| {
         let at = match error {
-            DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol { offset: at, .. } => at,
+            DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol { offset: at, .. } => {
+                at
+            }
             DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => token.len(),
         };
         format!("illegal base64 data at input byte {at}")
     })?;
-    let token: Token<String> =
-        serde_json::from_slice(&json).map_err(|error| format!("unexpected end of JSON input, or no JSON: {error}"))?;
+    let token: Token<String> = serde_json::from_slice(&json)
+        .map_err(|error| format!("unexpected end of JSON input, or no JSON: {error}"))?;
     if token.v != VERSION {
-        return Err(format!("server does not recognize this encoded version {}", token.v));
+        return Err(format!(
+            "server does not recognize this encoded version {}",
+            token.v
+        ));
     }
     if token.rv == 0 {
-        return Err(format!("incorrect encoded start resourceVersion (version {VERSION})"));
+        return Err(format!(
+            "incorrect encoded start resourceVersion (version {VERSION})"
+        ));
     }
     if token.start.is_empty() {
         return Err(format!("encoded start key empty (version {VERSION})"));
     }
-    if token.start.split('/').any(|segment| matches!(segment, "" | "." | "..")) {
+    if token
+        .start
+        .split('/')
+        .any(|segment| matches!(segment, "" | "." | ".."))
+    {
         return Err(token.start);
     }
-    Ok(Position { revision: u64::try_from(token.rv).ok(), start: token.start })
+    Ok(Position {
+        revision: u64::try_from(token.rv).ok(),
+        start: token.start,
+    })
 }
 
 #[cfg(test)]
@@ -96,39 +124,61 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_what_the_real_server_gives() {
+    fn a_token_equals_that_of_kube_apiserver() {
         let token = Position::after(Some(7), "default/a").encode();
         let json = BASE64.decode(token).unwrap();
-        assert_eq!(json, br#"{"v":"meta.k8s.io/v1","rv":7,"start":"default/a\u0000"}"#);
+        assert_eq!(
+            json,
+            br#"{"v":"meta.k8s.io/v1","rv":7,"start":"default/a\u0000"}"#
+        );
     }
 
     #[test]
-    fn a_token_without_a_revision_means_now() {
+    fn a_token_without_a_revision_lists_the_current_state() {
         let position = Position::after(None, "a");
-        assert!(BASE64.decode(position.encode()).unwrap().starts_with(br#"{"v":"meta.k8s.io/v1","rv":-1,"#));
+        assert!(
+            BASE64
+                .decode(position.encode())
+                .unwrap()
+                .starts_with(br#"{"v":"meta.k8s.io/v1","rv":-1,"#)
+        );
         assert_eq!(Position::decode(&position.encode()).unwrap(), position);
     }
 
     #[test]
-    fn a_forged_token_cannot_leave_what_is_listed() {
+    fn a_forged_token_cannot_leave_the_listed_prefix() {
         for start in ["../secrets/a", "a/../b", "./a", "a//b", "/a", "a/", ".."] {
-            let failure = forged(&format!(r#"{{"v":"meta.k8s.io/v1","rv":1,"start":"{start}"}}"#)).unwrap_err();
+            let failure = forged(&format!(
+                r#"{{"v":"meta.k8s.io/v1","rv":1,"start":"{start}"}}"#
+            ))
+            .unwrap_err();
             assert_eq!(failure.code, 400);
-            assert_eq!(failure.message, format!("invalid continue token: continue key is not valid: {start}"));
+            assert_eq!(
+                failure.message,
+                format!("invalid continue token: continue key is not valid: {start}")
+            );
         }
     }
 
     #[test]
-    fn garbage_is_refused() {
-        for (json, why) in [
+    fn an_invalid_token_is_rejected() {
+        for (json, reason) in [
             ("{", "unexpected end of JSON input"),
             ("{}", "server does not recognize this encoded version"),
-            (r#"{"v":"meta.k8s.io/v1","start":"a"}"#, "incorrect encoded start resourceVersion"),
-            (r#"{"v":"meta.k8s.io/v1","rv":1}"#, "encoded start key empty"),
+            (
+                r#"{"v":"meta.k8s.io/v1","start":"a"}"#,
+                "incorrect encoded start resourceVersion",
+            ),
+            (
+                r#"{"v":"meta.k8s.io/v1","rv":1}"#,
+                "encoded start key empty",
+            ),
         ] {
             let message = forged(json).unwrap_err().message;
             assert!(
-                message.starts_with(&format!("invalid continue token: continue key is not valid: {why}")),
+                message.starts_with(&format!(
+                    "invalid continue token: continue key is not valid: {reason}"
+                )),
                 "{message}"
             );
         }

@@ -1,18 +1,20 @@
-//! Durability: what the store writes, on disk.
+//! Durability: the log of the store's writes on disk, and its snapshots.
 //!
-//! The directory has segments, `1.log`, `2.log` and so on, that together are one log of all writes, and at most times a snapshot:
-//! `3.snapshot` has what the segments before `3.log` amount to.
+//! The directory has segments `1.log`, `2.log` and so on, which together are one log of all writes,
+//! and usually one snapshot: `3.snapshot` has the state after all segments before `3.log`.
 //!
 //! Invariants:
-//! - A write that was acknowledged is in the operating system's hands, by one call: a killed process cannot lose it. With `fsync`
-//!   it is on the disk.
-//! - Only the end of the last segment can be bad, and what is bad there was never acknowledged. So a bad end is dropped, and a bad
-//!   record anywhere else is damage that a person has to look at.
-//! - A file gets its name when it is whole, and is removed when a snapshot that has what it had is on the disk. So the newest
-//!   snapshot and the segments from its number on are everything, whenever the process ends.
+//! - An acknowledged write was passed to the operating system in one call, so killing the process
+//!   cannot lose it. With `fsync` it is on disk.
+//! - Only the end of the last segment can be incomplete, and that write was never acknowledged. An
+//!   incomplete end is therefore dropped. An invalid record anywhere else is damage, which the
+//!   operator must repair.
+//! - A file is renamed to its name when it is complete, and removed after a snapshot that covers it
+//!   is on disk. The newest snapshot and the segments from its number on are therefore the whole
+//!   state, whenever the process ends.
 //!
-//! A snapshot is written next to the writes: the store's lock is held only to begin a new segment and to note which objects
-//! there are.
+//! A snapshot is written concurrently with writes. The store's lock is held only to begin a new
+//! segment and to collect references to the objects.
 
 mod error;
 mod files;
@@ -26,9 +28,10 @@ use crate::{
     store::TableName,
 };
 pub(crate) use error::Error;
-use error::at;
+use error::io_error;
 use files::{
-    Files, Lock, create_segment, create_snapshot, lock, make_dir, remove_before, segment_path, snapshot_path, sync_dir,
+    Files, Lock, create_dir, create_segment, create_snapshot, lock, remove_before, segment_path,
+    snapshot_path, sync_dir,
 };
 use record::{HEADER, Kind, Record};
 use replay::Replay;
@@ -43,58 +46,61 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// A log shorter than this is not worth a snapshot.
-const LEAST: u64 = 8 << 20;
+/// Minimum size of the log before a snapshot is taken.
+const MIN_SNAPSHOT_SIZE: u64 = 8 << 20;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Options {
-    /// Whether a write is acknowledged only once it is on the disk.
+    /// Whether to sync each write to disk before it is acknowledged.
     pub(crate) fsync: bool,
 }
 
-/// What a directory had.
+/// Content of a directory.
 #[derive(Debug)]
 pub(crate) struct Restored {
-    /// Of the last write; 0 if there was none.
+    /// Revision of the last write. 0 if there was none.
     pub(crate) revision: u64,
     pub(crate) objects: Vec<(TableName, Object)>,
-    /// What was dropped, for people to read.
-    pub(crate) note: Option<String>,
+    /// Describes what was dropped, for the operator.
+    pub(crate) recovery_note: Option<String>,
 }
 
 /// The log of a durable store.
 pub(crate) struct Log {
     dir: PathBuf,
-    /// Keeps other processes out for as long as it is open.
+    /// Excludes other processes while the log is open.
     _lock: Lock,
     fsync: bool,
-    /// The last segment, its number, and how long it is.
     segment: File,
+    /// Number of the last segment.
     number: u64,
+    /// Size of the last segment.
     size: u64,
-    /// The log's length since the last snapshot, and the length at which it wants another.
+    /// Size of the log since the last snapshot.
     grown: u64,
+    /// Size at which the next snapshot is taken.
     limit: u64,
-    least: u64,
-    /// What the segment ends with is not known: a record after that might not be found again.
+    /// Lower bound of `limit`.
+    min_limit: u64,
+    /// The end of the segment is unknown, so a further record might not be found on replay.
     broken: bool,
     buffer: Vec<u8>,
     snapshot: Option<Snapshot>,
 }
 
-/// A snapshot that is being written.
+/// A snapshot in progress.
 struct Snapshot {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
 impl Log {
-    /// Open a directory, which is made if it is not there.
+    /// Opens a directory, and creates it if necessary.
     pub(crate) fn open(dir: &Path, options: Options) -> Result<(Self, Restored), Error> {
-        make_dir(dir).map_err(at(dir))?;
-        let dir = &dir.canonicalize().map_err(at(dir))?;
+        create_dir(dir).map_err(io_error(dir))?;
+        let dir = &dir.canonicalize().map_err(io_error(dir))?;
         let lock = lock(dir)?;
-        let files = Files::list(dir).map_err(at(dir))?;
+        let files = Files::list(dir).map_err(io_error(dir))?;
 
         let mut replay = Replay::default();
         let base = files.snapshots.last().copied();
@@ -106,48 +112,60 @@ impl Log {
         let last = files.segments.last().copied().unwrap_or(0).max(first);
         let mut grown = 0;
         let mut size = None;
-        let mut note = None;
+        let mut recovery_note = None;
         for number in first..=last {
             let path = segment_path(dir, number);
             if !files.segments.contains(&number) {
-                // Only a directory that nothing was ever written to has none.
+                // Only a new directory has no segment.
                 if base.is_none() && files.segments.is_empty() {
                     continue;
                 }
                 return Err(Error::Missing(path));
             }
-            let (good, bad) = replay.segment(&path, number == last)?;
-            if bad > 0 {
-                note = Some(format!(
-                    "{}: its last {bad} bytes were dropped: they are not a whole record, as when a write was cut off",
+            let (valid, invalid) = replay.segment(&path, number == last)?;
+            if invalid > 0 {
+                recovery_note = Some(format!(
+                    "the last {invalid} bytes of {} were dropped: the last record is incomplete, so it was never acknowledged",
                     path.display()
                 ));
             }
-            grown += good;
-            size = Some(good);
+            grown += valid;
+            size = Some(valid);
         }
 
-        let restored = Restored { revision: replay.revision, objects: replay.objects()?, note };
+        let restored = Restored {
+            revision: replay.revision,
+            objects: replay.objects()?,
+            recovery_note,
+        };
 
-        // It can be used: only now it is changed.
+        // The content is valid. Only from here on the directory is changed.
         let path = segment_path(dir, last);
         let segment = match size {
-            // A header that is not whole: nothing is in there yet.
+            // Not even the header is complete, so the segment is empty.
             None | Some(0) => create_segment(dir, last, options.fsync),
-            Some(size) => OpenOptions::new().append(true).open(&path).and_then(|segment| {
-                segment.set_len(size)?;
-                Ok(segment)
-            }),
+            Some(size) => OpenOptions::new()
+                .append(true)
+                .open(&path)
+                .and_then(|segment| {
+                    segment.set_len(size)?;
+                    Ok(segment)
+                }),
         };
-        let segment = segment.map_err(at(&path))?;
+        let segment = segment.map_err(io_error(&path))?;
         if options.fsync {
-            segment.sync_all().and_then(|()| sync_dir(dir)).map_err(at(dir))?;
-            // The directory itself may be new.
-            dir.parent().map_or(Ok(()), sync_dir).map_err(at(dir))?;
+            segment
+                .sync_all()
+                .and_then(|()| sync_dir(dir))
+                .map_err(io_error(dir))?;
+            // The directory itself may be new, so its entry in the parent is synced, too.
+            dir.parent()
+                .map_or(Ok(()), sync_dir)
+                .map_err(io_error(dir))?;
         }
-        remove_before(dir, first).map_err(at(dir))?;
+        remove_before(dir, first).map_err(io_error(dir))?;
         for path in files.unfinished {
-            fs::remove_file(&path).map_err(at(&path))?;
+            fs::remove_file(&path).map_err(io_error(&path))?;
         }
         let log = Self {
             dir: dir.clone(),
@@ -157,8 +175,8 @@ impl Log {
             number: last,
             size: size.unwrap_or(0).max(HEADER.len() as u64),
             grown,
-            limit: LEAST.max(2 * live),
-            least: LEAST,
+            limit: MIN_SNAPSHOT_SIZE.max(2 * live),
+            min_limit: MIN_SNAPSHOT_SIZE,
             broken: false,
             buffer: Vec::new(),
             snapshot: None,
@@ -166,7 +184,7 @@ impl Log {
         Ok((log, restored))
     }
 
-    /// Append the write of an object; `content` is `None` if it was removed.
+    /// Appends the write of an object. `content` is `None` if it was removed.
     pub(crate) fn append(
         &mut self,
         table: &str,
@@ -174,31 +192,56 @@ impl Log {
         revision: u64,
         content: Option<&Content>,
     ) -> io::Result<()> {
-        let kind = if content.is_some() { Kind::Put } else { Kind::Remove };
+        let kind = if content.is_some() {
+            Kind::Put
+        } else {
+            Kind::Remove
+        };
         let tail = content.map_or(&[][..], Content::tail);
-        self.push(&Record { kind, revision, table, key: key.as_str(), tail })
+        self.push(&Record {
+            kind,
+            revision,
+            table,
+            key: key.as_str(),
+            tail,
+        })
     }
 
-    /// Append that a table was dropped.
+    /// Appends the removal of a table.
     pub(crate) fn drop_table(&mut self, table: &str, revision: u64) -> io::Result<()> {
-        self.push(&Record { kind: Kind::Drop, revision, table, key: "", tail: &[] })
+        self.push(&Record {
+            kind: Kind::Drop,
+            revision,
+            table,
+            key: "",
+            tail: &[],
+        })
     }
 
-    /// On error the log is as it was before, or takes nothing any more.
+    /// Appends a record.
+    ///
+    /// On error the log is unchanged, or rejects all further records.
     fn push(&mut self, record: &Record<'_>) -> io::Result<()> {
         if self.broken {
             let dir = self.dir.display();
             return Err(io::Error::other(format!(
-                "an earlier write to {dir} failed and could not be undone: mend the disk and start again"
+                "cannot write to {dir}: an earlier write failed and could not be undone; repair the disk and restart the server"
             )));
         }
         self.buffer.clear();
         record.encode(&mut self.buffer);
         let written = self.segment.write_all(&self.buffer);
-        // After a sync that failed nobody knows what is on the disk, and asking again tells nothing.
-        let unsure = written.is_ok();
-        if let Err(error) = written.and_then(|()| if self.fsync { self.segment.sync_data() } else { Ok(()) }) {
-            self.broken = self.segment.set_len(self.size).is_err() || unsure;
+        // After a failed sync the content of the disk is unknown, and another sync would not show
+        // it.
+        let sync_failed = written.is_ok();
+        if let Err(error) = written.and_then(|()| {
+            if self.fsync {
+                self.segment.sync_data()
+            } else {
+                Ok(())
+            }
+        }) {
+            self.broken = self.segment.set_len(self.size).is_err() || sync_failed;
             return Err(error);
         }
         self.size += self.buffer.len() as u64;
@@ -206,12 +249,18 @@ impl Log {
         Ok(())
     }
 
-    /// Whether the log has outgrown what it amounts to.
+    /// Returns whether the log is large enough for a snapshot, and none is in progress.
     pub(crate) fn wants_snapshot(&self) -> bool {
-        self.grown > self.limit && self.snapshot.as_ref().is_none_or(|snapshot| snapshot.thread.is_finished())
+        self.grown > self.limit
+            && self
+                .snapshot
+                .as_ref()
+                .is_none_or(|snapshot| snapshot.thread.is_finished())
     }
 
-    /// Begin a snapshot of all objects, as of the last record. A failure costs nothing but room: what is there stays.
+    /// Starts a snapshot of all objects as of the last record.
+    ///
+    /// A failure is logged and loses nothing, since the older files stay.
     pub(crate) fn snapshot<'a>(
         &mut self,
         revision: u64,
@@ -230,7 +279,9 @@ impl Log {
     ) -> io::Result<()> {
         let number = self.number + 1;
         self.segment = create_segment(&self.dir, number, self.fsync)?;
-        (self.number, self.size, self.grown) = (number, HEADER.len() as u64, 0);
+        self.number = number;
+        self.size = HEADER.len() as u64;
+        self.grown = 0;
         if self.fsync {
             sync_dir(&self.dir).inspect_err(|_| self.broken = true)?;
         }
@@ -241,23 +292,28 @@ impl Log {
                 (table.clone(), object.clone())
             })
             .collect();
-        self.limit = self.least.max(2 * live);
+        self.limit = self.min_limit.max(2 * live);
         let stop = Arc::new(AtomicBool::new(false));
-        let (dir, stopped) = (self.dir.clone(), stop.clone());
-        let thread = thread::Builder::new().name("snapshot".to_owned()).spawn(move || {
-            let unfinished = dir.join(format!("{number}.snapshot.tmp"));
-            if let Err(error) = write_snapshot(&unfinished, &dir, number, revision, &objects, &stopped) {
-                warn(&dir, &error);
-                // The disk may be full.
-                _ = fs::remove_file(unfinished);
-            }
-        })?;
+        let dir = self.dir.clone();
+        let stopped = stop.clone();
+        let thread = thread::Builder::new()
+            .name("snapshot".to_owned())
+            .spawn(move || {
+                let unfinished = dir.join(format!("{number}.snapshot.tmp"));
+                if let Err(error) =
+                    write_snapshot(&unfinished, &dir, number, revision, &objects, &stopped)
+                {
+                    warn(&dir, &error);
+                    // Frees the space if the disk is full.
+                    _ = fs::remove_file(unfinished);
+                }
+            })?;
         self.snapshot = Some(Snapshot { stop, thread });
         Ok(())
     }
 }
 
-/// Nothing touches the directory any more when the lock is given back.
+// Stops the snapshot first, so that nothing writes to the directory after the lock is released.
 impl Drop for Log {
     fn drop(&mut self) {
         if let Some(Snapshot { stop, thread }) = self.snapshot.take() {
@@ -285,7 +341,13 @@ fn write_snapshot(
         key: object.key.as_str(),
         tail: object.content().tail(),
     });
-    let end = Record { kind: Kind::End, revision, table: "", key: "", tail: &[] };
+    let end = Record {
+        kind: Kind::End,
+        revision,
+        table: "",
+        key: "",
+        tail: &[],
+    };
     for record in objects.chain([end]) {
         if stop.load(Ordering::Relaxed) {
             return Ok(());
@@ -294,7 +356,7 @@ fn write_snapshot(
         record.encode(&mut buffer);
         out.write_all(&buffer)?;
     }
-    // Even without `fsync`: what it replaces has been on the disk for long, and nobody waits for this.
+    // Synced even without `fsync`, because the files that it replaces are removed.
     out.into_inner()?.sync_all()?;
     fs::rename(unfinished, snapshot_path(dir, number))?;
     sync_dir(dir)?;
@@ -302,5 +364,8 @@ fn write_snapshot(
 }
 
 fn warn(dir: &Path, error: &io::Error) {
-    eprintln!("steersman-apiserver: no snapshot in {}: {error}; nothing is lost, but the log grows", dir.display());
+    eprintln!(
+        "steersman-apiserver: cannot write a snapshot to {}: {error}; no data is lost, but the log grows",
+        dir.display()
+    );
 }

@@ -1,7 +1,7 @@
-//! What the server needs to know of a resource: built-ins are rows of a table, custom ones come from their definitions.
+//! Description of a resource. Built-in ones are rows of a table, custom ones come from their CRDs.
 
 use crate::{
-    builtin::{Needs, Warn},
+    builtin::{Dependencies, Warn},
     schema::Schema,
     status::FieldErrors,
 };
@@ -11,47 +11,47 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// One resource in one version, as it is served at one path.
+/// A resource in one version, served at one path.
 #[derive(Debug)]
 pub(crate) struct Resource {
-    /// Empty for the core group.
+    /// API group. Empty for the core group.
     pub(crate) group: Arc<str>,
-    /// Such as `v1`.
+    /// API version, such as `v1`.
     pub(crate) version: Arc<str>,
-    /// Such as `ConfigMap`.
+    /// Kind, such as `ConfigMap`.
     pub(crate) kind: Arc<str>,
-    /// Such as `ConfigMapList`.
+    /// Kind of lists, such as `ConfigMapList`.
     pub(crate) list_kind: Arc<str>,
-    /// As in the path: `configmaps`.
+    /// Plural name, as in the path: `configmaps`.
     pub(crate) plural: Arc<str>,
-    /// `configmap`.
+    /// Singular name: `configmap`.
     pub(crate) singular: Arc<str>,
-    /// `cm`.
+    /// Short names: `cm`.
     pub(crate) short_names: Vec<Arc<str>>,
-    /// `all`.
+    /// Categories: `all`.
     pub(crate) categories: Vec<Arc<str>>,
-    /// Objects live in namespaces.
     pub(crate) namespaced: bool,
-    /// What is served, in the order discovery shows: `create, delete, deletecollection, get, list, patch, update, watch`.
+    /// Served verbs, in the order of the discovery document:
+    /// `create, delete, deletecollection, get, list, patch, update, watch`.
     pub(crate) verbs: &'static [&'static str],
-    /// How its objects behave.
+    /// Behaviour that differs between types.
     pub(crate) strategy: Strategy,
-    /// Of the whole object; metadata is not its business.
+    /// Schema of the object without its metadata.
     pub(crate) schema: ResourceSchema,
-    /// What `kubectl get` shows after the name.
+    /// Columns that `kubectl get` prints after the name.
     pub(crate) columns: Vec<Column>,
-    /// Field selectors beyond `metadata.name` and `metadata.namespace`: name and path.
+    /// Fields that field selectors support besides `metadata.name` and `metadata.namespace`.
     pub(crate) selectable: Vec<Selectable>,
-    /// What its users are warned of.
+    /// Warning for clients of a deprecated version.
     pub(crate) deprecation: Option<Arc<str>>,
-    /// The version that its objects are stored in.
+    /// Version in which objects are stored.
     pub(crate) storage: Arc<str>,
 }
 
 /// The schema of a resource.
 #[derive(Debug)]
 pub(crate) enum ResourceSchema {
-    /// By the name of a built-in's type: looked up when it is first needed, so that a server is ready at once.
+    /// Built-in type, by name. Looked up on first use, so that a server starts quickly.
     Builtin(&'static str, OnceLock<Schema>),
     Custom(Arc<Schema>),
 }
@@ -72,52 +72,58 @@ impl Deref for ResourceSchema {
     }
 }
 
-/// How the objects of a resource behave where types differ.
+/// Behaviour of a resource's objects where types differ.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a way in which types differ")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a way in which types differ"
+)]
 pub(crate) struct Strategy {
-    /// Defined by a `CustomResourceDefinition`.
+    /// Defined by a CRD.
     pub(crate) custom: bool,
-    /// When `metadata.generation` counts.
+    /// When `metadata.generation` increases.
     pub(crate) generation: Generation,
     /// A PUT without resourceVersion is accepted.
     pub(crate) unconditional_update: bool,
-    /// A PUT to a name that is not there creates it.
+    /// A PUT of an object that does not exist creates it.
     pub(crate) create_on_update: bool,
-    /// DELETE answers with the object, not with a `Status`.
+    /// DELETE returns the object instead of a `Status`.
     pub(crate) returns_deleted: bool,
-    /// How long an object is given to go, if deletion is graceful for its type.
+    /// Returns the grace period of a deletion in seconds. `None` if the type has no graceful
+    /// deletion.
     pub(crate) grace: Option<fn(&Value) -> u64>,
-    /// `/status` is served, and takes these besides `status`.
+    /// Set if `/status` is served: fields that it can change besides `status`.
     pub(crate) status: Option<StatusRule>,
-    /// `/scale` is served.
+    /// Set if `/scale` is served: paths of its fields.
     pub(crate) scale: Option<Scale>,
-    /// What names may look like.
+    /// Grammar of object names.
     pub(crate) name: NameRule,
-    /// Changes an object before it is validated, given the one it replaces: what types do beyond schema and metadata.
+    /// Changes a new object before validation. The second argument is the object that it replaces.
     pub(crate) prepare: fn(&mut Value, Option<&Value>),
-    /// What is wrong with an object, given the one it replaces, beyond schema and metadata.
+    /// Validates an object beyond schema and metadata. The second argument is the object that it
+    /// replaces.
     pub(crate) validate: fn(&Value, Option<&Value>) -> FieldErrors,
-    /// What is wrong with a status that is reported.
+    /// Validates a status written to `/status`.
     pub(crate) validate_status: fn(&Value) -> FieldErrors,
-    /// What it takes from other objects.
-    pub(crate) needs: Needs,
-    /// What is said of what is taken nevertheless.
+    /// Data that the object takes from other objects.
+    pub(crate) dependencies: Dependencies,
+    /// Returns warnings about accepted objects.
     pub(crate) warn: Warn,
 }
 
-/// When `metadata.generation` counts.
+/// When `metadata.generation` increases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Generation {
-    /// The type has none.
+    /// The type has no generation.
     None,
-    /// It is 1, and counts only when deletion begins.
+    /// Starts at 1 and increases only when deletion begins.
     Deletion,
-    /// With every change of `spec` (custom resources: of anything but metadata and a status of its own).
+    /// Increases with every change of `spec`. For custom resources: with every change outside of
+    /// metadata and, if `/status` is served, outside of `status`.
     Spec,
 }
 
-/// What a status update takes besides `status`.
+/// Fields besides `status` that a status update can change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StatusRule {
     /// `metadata.labels`.
@@ -128,67 +134,70 @@ pub(crate) struct StatusRule {
     pub(crate) finalizers: bool,
 }
 
-/// Where `/scale` finds its numbers, as keys from the object's root.
+/// Paths of the fields of `/scale`, as keys from the object's root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Scale {
     /// `spec.replicas`.
     pub(crate) spec_replicas: Vec<String>,
     /// `status.replicas`.
     pub(crate) status_replicas: Vec<String>,
-    /// A selector as text, or (built-ins) a label selector.
+    /// Path of the selector: text for custom resources, a label selector for built-in ones.
     pub(crate) selector: Option<Vec<String>>,
 }
 
-/// What names may look like.
+/// Grammar of object names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameRule {
-    /// `a.b-c.d`, at most 253: most types.
+    /// DNS subdomain of at most 253 characters, such as `a.b-c.d`. Most types.
     Subdomain,
-    /// `a-b`, at most 63, starting with a letter or digit: namespaces and services.
+    /// DNS label of at most 63 characters, such as `a-b`. Namespaces and services.
     Label,
-    /// Anything that can stand in a path: RBAC.
+    /// Any text that is one segment of a path. RBAC.
     PathSegment,
 }
 
 /// A column of `kubectl get`.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
-    /// Its heading.
+    /// Heading.
     pub(crate) name: String,
-    /// `string`, `integer`, `number`, `boolean` or `date`.
+    /// Type: `string`, `integer`, `number`, `boolean` or `date`.
     pub(crate) kind: String,
-    /// Such as `int64`; mostly empty.
+    /// Format, such as `int64`. Usually empty.
     pub(crate) format: String,
-    /// What it means.
+    /// Description.
     pub(crate) description: String,
-    /// 0 is always shown, more only with `-o wide`.
+    /// 0 if always printed, higher if printed only with `-o wide`.
     pub(crate) priority: i32,
-    /// How its cell is made.
     pub(crate) cell: Cell,
 }
 
-/// How a cell is made.
+/// Computes the value of a cell.
 #[derive(Clone)]
 pub(crate) enum Cell {
-    /// By the JSON path of a definition's printer column.
+    /// JSON path of the printer column of a CRD.
     Path(String),
-    /// By code: for built-ins.
+    /// Function, for built-in types.
     Code(fn(&Value, &crate::clock::Clock) -> Value),
 }
 
-/// A field that can be selected by.
+/// A field that field selectors support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Selectable {
-    /// As it is written in a selector: `spec.nodeName`.
+    /// Name in a selector: `spec.nodeName`.
     pub(crate) name: String,
-    /// The keys that lead to it, from the object's root.
+    /// Keys from the object's root to the field.
     pub(crate) path: Vec<String>,
 }
 
 impl Resource {
-    /// `group/version`, or `v1` for the core group.
+    /// Returns `group/version`, or `v1` for the core group.
     pub(crate) fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.to_string() } else { format!("{}/{}", self.group, self.version) }
+        if self.group.is_empty() {
+            self.version.to_string()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
     }
 }
 

@@ -1,6 +1,6 @@
-//! Selectors: which objects a list or a watch is about.
+//! Label and field selectors of lists and watches.
 //!
-//! A negative requirement holds for an object that does not have the key at all.
+//! A negative requirement also selects objects that do not have the key.
 
 mod field;
 
@@ -13,18 +13,18 @@ use crate::{
 use serde_json::Value;
 use std::{collections::BTreeSet, iter::Peekable, vec};
 
-/// What labels have to be like: all requirements hold.
+/// A label selector: all requirements hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LabelSelector(Vec<Requirement>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Requirement {
     key: String,
-    test: Test,
+    operator: Operator,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Test {
+enum Operator {
     Exists,
     Absent,
     In(BTreeSet<String>),
@@ -39,36 +39,36 @@ impl LabelSelector {
         requirements(text).map(Self).map_err(Failure::bad_request)
     }
 
-    /// Whether it selects everything.
+    /// Reports whether it selects all objects.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether it selects an object of which `get` tells the labels.
+    /// Reports whether it selects an object. `get` returns the value of a label.
     pub(crate) fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         let number = |value: Option<&str>| value?.parse::<i64>().ok();
-        self.0.iter().all(|Requirement { key, test }| {
+        self.0.iter().all(|Requirement { key, operator }| {
             let found = get(key);
-            match test {
-                Test::Exists => found.is_some(),
-                Test::Absent => found.is_none(),
-                Test::In(values) => found.is_some_and(|value| values.contains(value)),
-                Test::NotIn(values) => found.is_none_or(|value| !values.contains(value)),
-                Test::Greater(bound) => number(found).is_some_and(|value| value > *bound),
-                Test::Less(bound) => number(found).is_some_and(|value| value < *bound),
+            match operator {
+                Operator::Exists => found.is_some(),
+                Operator::Absent => found.is_none(),
+                Operator::In(values) => found.is_some_and(|value| values.contains(value)),
+                Operator::NotIn(values) => found.is_none_or(|value| !values.contains(value)),
+                Operator::Greater(bound) => number(found).is_some_and(|value| value > *bound),
+                Operator::Less(bound) => number(found).is_some_and(|value| value < *bound),
             }
         })
     }
 }
 
-/// A symbol, or a word: a key, a value, `in` or `notin`, by where it stands.
+/// A symbol, or a word: a key, a value, `in` or `notin`, depending on its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Token {
+enum SelectorToken {
     Symbol(&'static str),
     Word(String),
 }
 
-impl Token {
+impl SelectorToken {
     fn text(token: Option<&Self>) -> &str {
         match token {
             None => "",
@@ -78,9 +78,9 @@ impl Token {
     }
 }
 
-type Tokens = Peekable<vec::IntoIter<Token>>;
+type Tokens = Peekable<vec::IntoIter<SelectorToken>>;
 
-/// Longer ones before those that they begin with.
+/// Longer symbols are before their prefixes.
 const SYMBOLS: [&str; 9] = ["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
 
 fn tokens(mut rest: &str) -> Tokens {
@@ -93,10 +93,10 @@ fn tokens(mut rest: &str) -> Tokens {
             return tokens.into_iter().peekable();
         }
         let token = match SYMBOLS.into_iter().find(|symbol| rest.starts_with(symbol)) {
-            Some(symbol) => Token::Symbol(symbol),
-            None => Token::Word(rest[..rest.find(ends_word).unwrap_or(rest.len())].into()),
+            Some(symbol) => SelectorToken::Symbol(symbol),
+            None => SelectorToken::Word(rest[..rest.find(ends_word).unwrap_or(rest.len())].into()),
         };
-        rest = &rest[Token::text(Some(&token)).len()..];
+        rest = &rest[SelectorToken::text(Some(&token)).len()..];
         tokens.push(token);
     }
 }
@@ -104,46 +104,84 @@ fn tokens(mut rest: &str) -> Tokens {
 fn requirements(text: &str) -> Result<Vec<Requirement>, String> {
     let mut tokens = tokens(text);
     let mut found = Vec::new();
-    let begins = |token: Option<&Token>| matches!(token, Some(Token::Word(_) | Token::Symbol("!")));
+    let starts_requirement = |token: Option<&SelectorToken>| {
+        matches!(
+            token,
+            Some(SelectorToken::Word(_) | SelectorToken::Symbol("!"))
+        )
+    };
     match tokens.peek() {
         None => return Ok(found),
-        first if begins(first) => {}
-        first => return Err(format!("found '{}', expected: !, identifier, or 'end of string'", Token::text(first))),
+        first if starts_requirement(first) => {}
+        first => {
+            return Err(format!(
+                "found '{}', expected: !, identifier, or 'end of string'",
+                SelectorToken::text(first)
+            ));
+        }
     }
     loop {
-        found.push(requirement(&mut tokens).map_err(|error| format!("unable to parse requirement: {error}"))?);
+        found.push(
+            requirement(&mut tokens)
+                .map_err(|error| format!("unable to parse requirement: {error}"))?,
+        );
         match tokens.next() {
             None => return Ok(found),
-            Some(Token::Symbol(",")) if begins(tokens.peek()) => {}
-            Some(Token::Symbol(",")) => {
-                return Err(format!("found '{}', expected: identifier after ','", Token::text(tokens.peek())));
+            Some(SelectorToken::Symbol(",")) if starts_requirement(tokens.peek()) => {}
+            Some(SelectorToken::Symbol(",")) => {
+                return Err(format!(
+                    "found '{}', expected: identifier after ','",
+                    SelectorToken::text(tokens.peek())
+                ));
             }
-            other => return Err(format!("found '{}', expected: ',' or 'end of string'", Token::text(other.as_ref()))),
+            other => {
+                return Err(format!(
+                    "found '{}', expected: ',' or 'end of string'",
+                    SelectorToken::text(other.as_ref())
+                ));
+            }
         }
     }
 }
 
 fn requirement(tokens: &mut Tokens) -> Result<Requirement, String> {
-    let negated = tokens.next_if_eq(&Token::Symbol("!")).is_some();
+    let negated = tokens.next_if_eq(&SelectorToken::Symbol("!")).is_some();
     let key = match tokens.next() {
-        Some(Token::Word(key)) => key,
-        other => return Err(format!("found '{}', expected: identifier", Token::text(other.as_ref()))),
+        Some(SelectorToken::Word(key)) => key,
+        other => {
+            return Err(format!(
+                "found '{}', expected: identifier",
+                SelectorToken::text(other.as_ref())
+            ));
+        }
     };
-    let wrong = names::qualified(&key);
-    if !wrong.is_empty() {
-        return Err(FieldError::invalid("<nil>", &Value::from(key), wrong.join("; ")).to_string());
+    let problems = names::qualified(&key);
+    if !problems.is_empty() {
+        return Err(
+            FieldError::invalid("<nil>", &Value::from(key), problems.join("; ")).to_string(),
+        );
     }
     if negated {
-        return Ok(Requirement { key, test: Test::Absent });
+        return Ok(Requirement {
+            key,
+            operator: Operator::Absent,
+        });
     }
     if ends_requirement(tokens.peek()) {
-        return Ok(Requirement { key, test: Test::Exists });
+        return Ok(Requirement {
+            key,
+            operator: Operator::Exists,
+        });
     }
-    let operator = tokens.next();
-    let values = match Token::text(operator.as_ref()) {
+    let symbol = tokens.next();
+    let values = match SelectorToken::text(symbol.as_ref()) {
         "in" | "notin" => value_set(tokens)?,
         "=" | "==" | "!=" | ">" | "<" => BTreeSet::from([single_value(tokens)?]),
-        other => return Err(format!("found '{other}', expected: in, notin, =, ==, !=, gt, lt")),
+        other => {
+            return Err(format!(
+                "found '{other}', expected: in, notin, =, ==, !=, gt, lt"
+            ));
+        }
     };
     let mut errors = Vec::new();
     let mut number = || {
@@ -154,45 +192,52 @@ fn requirement(tokens: &mut Tokens) -> Result<Requirement, String> {
             0
         })
     };
-    let test = match Token::text(operator.as_ref()) {
-        ">" => Test::Greater(number()),
-        "<" => Test::Less(number()),
-        "!=" | "notin" => Test::NotIn(values.clone()),
-        _ => Test::In(values.clone()),
+    let operator = match SelectorToken::text(symbol.as_ref()) {
+        ">" => Operator::Greater(number()),
+        "<" => Operator::Less(number()),
+        "!=" | "notin" => Operator::NotIn(values.clone()),
+        _ => Operator::In(values.clone()),
     };
-    errors.extend(wrong_values(&key, &values));
+    errors.extend(validate_values(&key, &values));
     match &errors[..] {
-        [] => Ok(Requirement { key, test }),
+        [] => Ok(Requirement { key, operator }),
         [one] => Err(one.clone()),
         all => Err(format!("[{}]", all.join(", "))),
     }
 }
 
-fn ends_requirement(token: Option<&Token>) -> bool {
-    matches!(token, None | Some(Token::Symbol(",")))
+fn ends_requirement(token: Option<&SelectorToken>) -> bool {
+    matches!(token, None | Some(SelectorToken::Symbol(",")))
 }
 
-/// `key=` asks for the empty value.
+/// Parses the value of `key=value`, which can be empty.
 fn single_value(tokens: &mut Tokens) -> Result<String, String> {
     if ends_requirement(tokens.peek()) {
         return Ok(String::new());
     }
     match tokens.next() {
-        Some(Token::Word(value)) => Ok(value),
-        other => Err(format!("found '{}', expected: identifier", Token::text(other.as_ref()))),
+        Some(SelectorToken::Word(value)) => Ok(value),
+        other => Err(format!(
+            "found '{}', expected: identifier",
+            SelectorToken::text(other.as_ref())
+        )),
     }
 }
 
-/// `(a,b)`, where nothing before or after a comma, or between the brackets, is the empty value.
+/// Parses `(a,b)`. A value that is missing beside a comma or between the parentheses is the empty
+/// value.
 fn value_set(tokens: &mut Tokens) -> Result<BTreeSet<String>, String> {
     let open = tokens.next();
-    if open != Some(Token::Symbol("(")) {
-        return Err(format!("found '{}' expected: '('", Token::text(open.as_ref())));
+    if open != Some(SelectorToken::Symbol("(")) {
+        return Err(format!(
+            "found '{}' expected: '('",
+            SelectorToken::text(open.as_ref())
+        ));
     }
     let mut values = BTreeSet::new();
     loop {
         values.insert(match tokens.peek() {
-            Some(Token::Word(value)) => {
+            Some(SelectorToken::Word(value)) => {
                 let value = value.clone();
                 tokens.next();
                 value
@@ -200,18 +245,31 @@ fn value_set(tokens: &mut Tokens) -> Result<BTreeSet<String>, String> {
             _ => String::new(),
         });
         match tokens.next() {
-            Some(Token::Symbol(",")) => {}
-            Some(Token::Symbol(")")) => return Ok(values),
-            other => return Err(format!("found '{}', expected: ',' or ')'", Token::text(other.as_ref()))),
+            Some(SelectorToken::Symbol(",")) => {}
+            Some(SelectorToken::Symbol(")")) => return Ok(values),
+            other => {
+                return Err(format!(
+                    "found '{}', expected: ',' or ')'",
+                    SelectorToken::text(other.as_ref())
+                ));
+            }
         }
     }
 }
 
-fn wrong_values(key: &str, values: &BTreeSet<String>) -> Vec<String> {
-    let checked = values.iter().map(|value| (value, names::label_value(value))).enumerate();
-    let wrong = checked.filter(|(_, (_, wrong))| !wrong.is_empty());
-    let errors = wrong.map(|(index, (value, wrong))| {
-        FieldError::invalid(format!("values[{index}][{key}]"), &value.as_str().into(), wrong.join("; ")).to_string()
+fn validate_values(key: &str, values: &BTreeSet<String>) -> Vec<String> {
+    let checked = values
+        .iter()
+        .map(|value| (value, names::label_value(value)))
+        .enumerate();
+    let problems = checked.filter(|(_, (_, problems))| !problems.is_empty());
+    let errors = problems.map(|(index, (value, problems))| {
+        FieldError::invalid(
+            format!("values[{index}][{key}]"),
+            &value.as_str().into(),
+            problems.join("; "),
+        )
+        .to_string()
     });
     errors.collect()
 }
@@ -222,18 +280,28 @@ mod tests {
 
     fn selects(selector: &str, labels: &[(&str, &'static str)]) -> bool {
         let selector = LabelSelector::parse(selector).unwrap();
-        selector.matches(|key| labels.iter().find(|(name, _)| *name == key).map(|(_, value)| *value))
+        selector.matches(|key| {
+            labels
+                .iter()
+                .find(|(name, _)| *name == key)
+                .map(|(_, value)| *value)
+        })
     }
 
-    fn refusal(selector: &str) -> String {
+    fn parse_error(selector: &str) -> String {
         let failure = LabelSelector::parse(selector).unwrap_err();
         assert_eq!(failure.code, 400, "{selector}");
         failure.message
     }
 
     #[test]
-    fn every_operator_selects_what_it_says() {
-        let labels = [("app", "web"), ("n", "7"), ("empty", ""), ("example.com/x", "1")];
+    fn every_operator_selects_its_objects() {
+        let labels = [
+            ("app", "web"),
+            ("n", "7"),
+            ("empty", ""),
+            ("example.com/x", "1"),
+        ];
         for holds in [
             "",
             " ",
@@ -278,24 +346,47 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told_in_the_real_words() {
-        assert_eq!(refusal("a,"), "found '', expected: identifier after ','");
-        assert_eq!(refusal("=a"), "found '=', expected: !, identifier, or 'end of string'");
-        assert_eq!(refusal("!a=b"), "found '=', expected: ',' or 'end of string'");
-        assert_eq!(refusal("a b"), "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt");
-        assert_eq!(refusal("a in b"), "unable to parse requirement: found 'b' expected: '('");
-        assert_eq!(refusal("a in (b"), "unable to parse requirement: found '', expected: ',' or ')'");
-        assert_eq!(refusal("a=(b)"), "unable to parse requirement: found '(', expected: identifier");
+    fn an_invalid_selector_has_the_error_of_the_real_server() {
         assert_eq!(
-            refusal("a>b"),
+            parse_error("a,"),
+            "found '', expected: identifier after ','"
+        );
+        assert_eq!(
+            parse_error("=a"),
+            "found '=', expected: !, identifier, or 'end of string'"
+        );
+        assert_eq!(
+            parse_error("!a=b"),
+            "found '=', expected: ',' or 'end of string'"
+        );
+        assert_eq!(
+            parse_error("a b"),
+            "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"
+        );
+        assert_eq!(
+            parse_error("a in b"),
+            "unable to parse requirement: found 'b' expected: '('"
+        );
+        assert_eq!(
+            parse_error("a in (b"),
+            "unable to parse requirement: found '', expected: ',' or ')'"
+        );
+        assert_eq!(
+            parse_error("a=(b)"),
+            "unable to parse requirement: found '(', expected: identifier"
+        );
+        assert_eq!(
+            parse_error("a>b"),
             "unable to parse requirement: values[0]: Invalid value: \"b\": for 'Gt', 'Lt' operators, the value must be an integer"
         );
         assert!(
-            refusal("a/b/c=d").starts_with("unable to parse requirement: <nil>: Invalid value: \"a/b/c\": a valid")
+            parse_error("a/b/c=d").starts_with(
+                "unable to parse requirement: <nil>: Invalid value: \"a/b/c\": a valid"
+            )
         );
-        assert!(
-            refusal("a=-d").starts_with("unable to parse requirement: values[0][a]: Invalid value: \"-d\": a valid")
-        );
+        assert!(parse_error("a=-d").starts_with(
+            "unable to parse requirement: values[0][a]: Invalid value: \"-d\": a valid"
+        ));
     }
 
     steersman_testkit::properties! {

@@ -1,8 +1,8 @@
-//! The doors with a socket: HTTP/1.1 on loopback, plain or over TLS, around any service.
+//! Serves a [`Service`] on a socket: HTTP/1.1, plain or over TLS.
 
 use crate::{
     auth::{Authenticator, Identity},
-    cut::Closed,
+    dropped_connection::Closed,
     kubeconfig::{Credentials, Kubeconfig},
     limits::ConnectionLimits,
     tls::{Authority, Tls, TlsError},
@@ -32,14 +32,14 @@ use tower_service::Service;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// How long a client may take for its handshake.
+/// Time that a client may take for the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long requests may take to end once the server stops.
+/// Time that requests may take to end after shutdown begins.
 const GRACE: Duration = Duration::from_secs(5);
-/// How many bytes the head of a request may have. No real one comes near.
+/// Maximum size of a request's line and headers, in bytes.
 const MAX_HEAD: usize = 256 << 10;
 
-/// What can be served on a socket: a handler that is cloned for each request.
+/// A service that can be served on a socket. It is cloned for each request.
 pub(crate) trait Handler<B>:
     Service<Request<Incoming>, Response = Response<B>, Future: Send> + Clone + Send + 'static
 {
@@ -50,10 +50,12 @@ impl<B, S> Handler<B> for S where
 {
 }
 
-/// Serves every connection until `shutdown`. Then it accepts no more, ends streams without a known length (watches),
-/// gives other requests a few seconds to end, and closes what is left.
+/// Accepts and serves connections until `shutdown` resolves.
 ///
-/// Each request has the [`Identity`] that its client's certificate stands for among its extensions.
+/// It then accepts no more connections, ends streams without a known length (watches), waits up to
+/// [`GRACE`] for other requests, and closes the remaining connections.
+///
+/// If the client presents a certificate, its [`Identity`] is in the extensions of each request.
 pub(crate) async fn serve<S, B>(
     listener: TcpListener,
     tls: Option<Tls>,
@@ -75,22 +77,35 @@ pub(crate) async fn serve<S, B>(
         };
         match accepted {
             Ok((stream, _)) => {
-                connections.spawn(connection(stream, tls.clone(), limits, service.clone(), stopping.clone()));
+                connections.spawn(connection(
+                    stream,
+                    tls.clone(),
+                    limits,
+                    service.clone(),
+                    stopping.clone(),
+                ));
             }
-            // A client that gave up is its own affair. Anything else (too many open files) takes a while to pass.
-            Err(error) if is_of_the_client(&error) => {}
+            // The client closed the connection early. Other errors, such as too many open files,
+            // need time.
+            Err(error) if is_client_error(&error) => {}
             Err(_) => sleep(Duration::from_millis(100)).await,
         }
     }
     drop(listener);
     stop.send_replace(true);
-    // The rest is cut when the set is dropped.
-    let _ = timeout(GRACE, async { while connections.join_next().await.is_some() {} }).await;
+    // Dropping the set closes the remaining connections.
+    let _ = timeout(GRACE, async {
+        while connections.join_next().await.is_some() {}
+    })
+    .await;
 }
 
-fn is_of_the_client(error: &io::Error) -> bool {
+fn is_client_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted
+    )
 }
 
 async fn connection<S, B>(
@@ -103,17 +118,26 @@ async fn connection<S, B>(
     S: Handler<B>,
     B: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
 {
-    // Events are small and wanted at once. A socket that cannot do it is about to fail anyway.
+    // Send small watch events without delay. If this fails, so does the connection soon.
     let _ = stream.set_nodelay(true);
-    let Some(tls) = tls else { return http(stream, None, limits, service, stopping).await };
-    let handshake = timeout(HANDSHAKE_TIMEOUT, tokio_rustls::TlsAcceptor::from(tls.config.clone()).accept(stream));
+    let Some(tls) = tls else {
+        return http(stream, None, limits, service, stopping).await;
+    };
+    let handshake = timeout(
+        HANDSHAKE_TIMEOUT,
+        tokio_rustls::TlsAcceptor::from(tls.config.clone()).accept(stream),
+    );
     let accepted = tokio::select! {
         accepted = handshake => accepted,
         _ = stopping.wait_for(|stop| *stop) => return,
     };
-    // Whoever fails the handshake has been told why by an alert.
+    // On failure rustls has already sent an alert with the reason.
     let Ok(Ok(stream)) = accepted else { return };
-    let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    let certificate = stream
+        .get_ref()
+        .1
+        .peer_certificates()
+        .and_then(|chain| chain.first());
     let identity = certificate.and_then(|certificate| tls.identity(certificate));
     http(stream, identity, limits, service, stopping).await;
 }
@@ -133,18 +157,24 @@ async fn http<S, B>(
         if let Some(identity) = &identity {
             request.extensions_mut().insert(identity.clone());
         }
-        let (mut service, stop) = (service.clone(), stop.clone());
+        let mut service = service.clone();
+        let stop = stop.clone();
         async move {
-            // Any error makes hyper drop the connection: there is nothing left to say.
-            poll_fn(|cx| service.poll_ready(cx)).await.map_err(|_| Closed)?;
+            // Any error makes hyper close the connection.
+            poll_fn(|cx| service.poll_ready(cx))
+                .await
+                .map_err(|_| Closed)?;
             let response = service.call(request).await.map_err(|_| Closed)?;
-            Ok::<_, Closed>(Closed::check(response)?.map(|body| UntilStop::new(body, stop)))
+            Ok::<_, Closed>(Closed::check(response)?.map(|body| EndOnStop::new(body, stop)))
         }
     });
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(limits.head_timeout).max_header_size(MAX_HEAD);
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head_timeout)
+        .max_header_size(MAX_HEAD);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    // How a connection ended is between its client and the service: nobody here could do anything about it.
+    // Errors of a connection concern only its client and the service.
     tokio::select! {
         _ = connection.as_mut() => return,
         _ = stopping.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
@@ -152,28 +182,34 @@ async fn http<S, B>(
     let _ = connection.await;
 }
 
-/// A body that ends when the server stops, if it would not end by itself: one without a known length.
-struct UntilStop<B> {
+/// A body that ends when the server stops, if its length is unknown.
+struct EndOnStop<B> {
     body: Pin<Box<B>>,
     stop: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-impl<B: Body> UntilStop<B> {
+impl<B: Body> EndOnStop<B> {
     fn new(body: B, mut stopping: watch::Receiver<bool>) -> Self {
         let streams = body.size_hint().exact().is_none();
         let stop = async move {
-            // An error is a server that is gone, which has stopped too.
+            // An error means that the server has been dropped.
             let _ = stopping.wait_for(|stop| *stop).await;
         };
-        Self { body: Box::pin(body), stop: streams.then(|| Box::pin(stop) as _) }
+        Self {
+            body: Box::pin(body),
+            stop: streams.then(|| Box::pin(stop) as _),
+        }
     }
 }
 
-impl<B: Body> Body for UntilStop<B> {
+impl<B: Body> Body for EndOnStop<B> {
     type Data = B::Data;
     type Error = B::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let stop = self.stop.as_mut().map(|stop| stop.as_mut().poll(cx));
         if stop.is_some_and(|stop| stop.is_ready()) {
             return Poll::Ready(None);
@@ -190,9 +226,10 @@ impl<B: Body> Body for UntilStop<B> {
     }
 }
 
-/// A server on a socket. It stops when this is dropped, or in good order by [`stop`](Self::stop).
+/// A server on a socket. Dropping it aborts all connections; [`stop`](Self::stop) shuts it down
+/// gracefully.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningServer {
     addr: SocketAddr,
     url: String,
     ca_pem: Option<String>,
@@ -201,9 +238,11 @@ pub struct Running {
     task: JoinHandle<()>,
 }
 
-impl Running {
-    /// Serves on `listen`, over TLS if there is an authority. The authenticator is the one that `service` asks: without
-    /// tokens in it every caller is admin, and then only loopback is listened on. With tokens, other addresses need TLS.
+impl RunningServer {
+    /// Listens on `listen` and serves `service`, over TLS if an authority is given.
+    ///
+    /// `authenticator` is the one that `service` uses. Without tokens in it every caller is an
+    /// administrator, so only loopback is accepted. With tokens, other addresses need TLS.
     pub(crate) async fn start<S, B>(
         listen: SocketAddr,
         authority: Option<&Authority>,
@@ -216,15 +255,20 @@ impl Running {
         B: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
     {
         if !listen.ip().is_loopback() && !authenticator.is_configured() {
-            return Err(ListenError::Open(listen));
+            return Err(ListenError::AnonymousAdmin(listen));
         }
         if !listen.ip().is_loopback() && authority.is_none() {
-            return Err(ListenError::Readable(listen));
+            return Err(ListenError::TokensWithoutTls(listen));
         }
-        let tls = authority.map(|authority| authority.server(listen.ip())).transpose().map_err(ListenError::Tls)?;
+        let tls = authority
+            .map(|authority| authority.server(listen.ip()))
+            .transpose()
+            .map_err(ListenError::Tls)?;
         let admin = match authority {
             Some(authority) => Credentials::Certificate(
-                authority.client_certificate("system:admin", &["system:masters"]).map_err(ListenError::Tls)?,
+                authority
+                    .client_certificate("system:admin", &["system:masters"])
+                    .map_err(ListenError::Tls)?,
             ),
             None => Credentials::None,
         };
@@ -238,7 +282,7 @@ impl Running {
         };
         Ok(Self {
             addr,
-            url: format!("{scheme}://{}", reachable(addr)),
+            url: format!("{scheme}://{}", local_address(addr)),
             ca_pem: authority.map(Authority::ca_pem),
             admin,
             stop,
@@ -246,48 +290,56 @@ impl Running {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address of the socket.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// `https://127.0.0.1:34567`.
+    /// Returns the URL of the server, such as `https://127.0.0.1:34567`.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The certificate by which clients know it; none without TLS.
+    /// Returns the certificate of the authority, which clients verify. `None` without TLS.
     pub fn ca_pem(&self) -> Option<&str> {
         self.ca_pem.as_deref()
     }
 
-    /// A kubeconfig for the admin, by certificate. Without TLS it has no credentials: the admin is then whoever asks, or
-    /// if there are tokens, whoever has the right one.
+    /// Returns a kubeconfig with the administrator's client certificate.
+    ///
+    /// Without TLS it has no credentials: every caller is an administrator, or a token must be
+    /// added.
     pub fn kubeconfig(&self) -> Kubeconfig {
         self.kubeconfig_for(self.admin.clone())
     }
 
-    /// A kubeconfig for somebody else.
+    /// Returns a kubeconfig with `credentials`.
     pub fn kubeconfig_for(&self, credentials: Credentials) -> Kubeconfig {
-        Kubeconfig { server: self.url.clone(), ca_pem: self.ca_pem.clone(), credentials }
+        Kubeconfig {
+            server: self.url.clone(),
+            ca_pem: self.ca_pem.clone(),
+            credentials,
+        }
     }
 
-    /// Stops: requests end, within a few seconds, watches are ended, connections closed.
+    /// Stops the server: ends watches, waits a few seconds for other requests, and closes all
+    /// connections.
     pub async fn stop(mut self) {
         self.stop.send_replace(());
-        // It can only fail by a panic, which has been told.
+        // An error means that the task panicked, which the panic hook has reported.
         let _ = (&mut self.task).await;
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-/// An address that clients on this machine can use: to listen everywhere is to be reached on loopback.
-fn reachable(addr: SocketAddr) -> SocketAddr {
+/// Returns an address that clients on this machine can connect to: loopback for an unspecified
+/// address.
+fn local_address(addr: SocketAddr) -> SocketAddr {
     let ip = match addr {
         SocketAddr::V4(v4) if v4.ip().is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         SocketAddr::V6(v6) if v6.ip().is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -296,35 +348,38 @@ fn reachable(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, addr.port())
 }
 
-/// Why a server did not start.
+/// Error of listening on a socket.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// Everybody would be admin.
-    Open(SocketAddr),
+    /// Every caller would be an administrator on an address other than loopback.
+    AnonymousAdmin(SocketAddr),
     /// Tokens are configured without TLS on an address other than loopback.
-    Readable(SocketAddr),
-    /// The address is not to be had.
+    TokensWithoutTls(SocketAddr),
+    /// The address cannot be bound.
     Bind(SocketAddr, io::Error),
-    /// The certificates could not be made.
+    /// The certificates cannot be created.
     Tls(TlsError),
 }
 
 impl fmt::Display for ListenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Open(addr) => write!(
+            Self::AnonymousAdmin(addr) => write!(
                 f,
-                "refusing to listen on {addr}: without tokens every caller is admin. \
-                 Configure tokens (--token-auth-file) and TLS (--tls), or listen on loopback (127.0.0.1 or [::1])"
+                "cannot listen on {addr}: every caller would be an administrator; configure tokens \
+                 (--token-auth-file) and TLS (--tls), or listen on loopback (127.0.0.1 or [::1])"
             ),
-            Self::Readable(addr) => write!(
+            Self::TokensWithoutTls(addr) => write!(
                 f,
-                "cannot accept tokens on {addr} without TLS: others could read them; \
-                 serve TLS (--tls), or listen on loopback (127.0.0.1 or [::1])"
+                "cannot accept tokens on {addr} without TLS: they would be sent in the \
+                 clear; serve TLS (--tls), or listen on loopback (127.0.0.1 or [::1])"
             ),
             Self::Bind(addr, error) => {
-                write!(f, "cannot listen on {addr}: {error}: choose another address or port, 0 takes one that is free")
+                write!(
+                    f,
+                    "cannot listen on {addr}: {error}; choose another address or port, such as 0 for a free one"
+                )
             }
             Self::Tls(error) => write!(f, "{error}"),
         }
@@ -335,7 +390,7 @@ impl Error for ListenError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         // The texts of `Bind` and `Tls` contain their error, so it is not returned again.
         match self {
-            Self::Open(_) | Self::Readable(_) | Self::Bind(..) => None,
+            Self::AnonymousAdmin(_) | Self::TokensWithoutTls(_) | Self::Bind(..) => None,
             Self::Tls(error) => error.source(),
         }
     }

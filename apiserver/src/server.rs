@@ -1,4 +1,4 @@
-//! The server: its parts put together, and what a test can do to it.
+//! The server handle, its options, and the state that requests and controllers share.
 
 use crate::{
     activity::Activity,
@@ -8,21 +8,21 @@ use crate::{
     catalog::{Catalog, NAMESPACES},
     clock::Clock,
     controllers::{self, Controllers},
-    cut::Closed,
+    dropped_connection::Closed,
     faults::Faults,
     http::{Body, read_body},
     journal::Journal,
     limits::ConnectionLimits,
     object::{Content, Key},
     persist,
-    serve::{ListenError, Running},
+    serve::{ListenError, RunningServer},
     status::Failure,
-    store::{HistoryLimits, Refused, Store},
+    store::{HistoryLimits, Store, WriteError},
     tls::Authority,
 };
 use http::{Request, Response};
 use jiff::Timestamp;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 use std::{
@@ -36,36 +36,43 @@ use std::{
     task::{Context, Poll},
 };
 use steersman_browser_guard::{BrowserGuard, InvalidHost};
+use tokio::sync::watch;
 
-/// Settings of a server.
+/// Options of an [`ApiServer`].
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// So many changes are kept per resource: who watches or pages from before them is told 410. Default: 10,000.
+    /// Number of changes kept per resource. A watch or a page that starts before the oldest one
+    /// gets 410. Default: 10,000.
     pub history: usize,
-    /// Most bytes of history that all resources keep together. The resource with the most bytes loses its oldest changes first; the
-    /// last change of each resource stays. Default: 128 MiB.
+    /// Bytes of history kept for all resources together. The resource with the most bytes drops its
+    /// oldest changes first; the last change of each resource stays. Default: 128 MiB.
     pub history_bytes: usize,
-    /// Makes names and uids the same in every run. Default: none, they are random.
+    /// Seed of generated names and uids, so that they repeat in every run. Default: none, they are
+    /// random.
     pub seed: Option<u64>,
-    /// The server's time when it starts; from there it follows tokio's clock, paused or not. Default: the wall clock's.
-    pub started: Option<Timestamp>,
-    /// Run the controllers beside it: garbage collection, namespaces, definitions. Without them, definitions are still served, but
-    /// nothing is collected and namespaces stay. Default: true.
+    /// Time of the server when it starts. From then on it follows tokio's clock, which tests can
+    /// pause. Default: the wall clock.
+    pub start_time: Option<Timestamp>,
+    /// Whether to run the controllers: garbage collection, namespaces and the conditions of CRDs.
+    /// Without them custom resources are still served, but dependents are not collected and deleted
+    /// namespaces stay. Default: true.
     pub controllers: bool,
-    /// Closures that see every write. Default: none.
+    /// Closures that admit or change every write. Default: none.
     pub admission: Admission,
-    /// Which requests are remembered. Default: the last 1000, without bodies.
+    /// Journal that records the requests. Default: the last 1000, without bodies.
     pub journal: Journal,
-    /// Who may ask. Default: everyone is an administrator.
+    /// Authentication of callers. Default: every caller is an administrator.
     pub authenticator: Authenticator,
-    /// DNS names and IP addresses, without port, by which clients on sockets may call the server, besides loopback. They
-    /// matter only while callers need no token. Default: none.
+    /// DNS names and IP addresses, without port, that requests on sockets may name as host, besides
+    /// loopback. Ignored if callers need a token. Default: none.
     pub hosts: Vec<String>,
-    /// Where to keep everything across restarts. Default: nowhere.
+    /// Directory that keeps the objects across restarts. Default: none, objects are lost.
     pub data_dir: Option<PathBuf>,
-    /// Time-outs of requests, and most connections. Default: see [`ConnectionLimits`].
+    /// Timeouts of requests and the maximum number of connections. Default: see
+    /// [`ConnectionLimits`].
     pub connections: ConnectionLimits,
-    /// Wait for the disk before a write is acknowledged, so that it survives a power loss too. Default: false.
+    /// Whether to sync each write to disk before it is acknowledged, so that it survives a power
+    /// failure. Default: false.
     pub fsync: bool,
 }
 
@@ -75,7 +82,7 @@ impl Default for Options {
             history: 10_000,
             history_bytes: 128 << 20,
             seed: None,
-            started: None,
+            start_time: None,
             controllers: true,
             admission: Admission::default(),
             journal: Journal::default(),
@@ -88,13 +95,13 @@ impl Default for Options {
     }
 }
 
-const CONTROLLERS_ENDED: &str =
-    "the server's controllers ended with the runtime that it was made in; make a server in the runtime that uses it";
+const CONTROLLERS_ENDED: &str = "the API server's controllers ended with the tokio runtime that created it; \
+    create the server in the runtime that uses it";
 
-/// What requests and controllers work on.
+/// State that requests and controllers share.
 pub(crate) struct Core {
     pub(crate) store: Store,
-    catalog: RwLock<Arc<Catalog>>,
+    catalog: watch::Sender<Arc<Catalog>>,
     pub(crate) clock: Clock,
     pub(crate) admission: Admission,
     pub(crate) authenticator: Authenticator,
@@ -104,37 +111,49 @@ pub(crate) struct Core {
     pub(crate) journal: Journal,
     pub(crate) activity: Arc<Activity>,
     connections: ConnectionLimits,
-    /// What forks derive their own from.
+    /// Seed that forks derive theirs from.
     seed: Option<u64>,
     random: Mutex<StdRng>,
-    /// Held by whoever takes an address or a port, until it is stored.
+    /// Held while an address or a port is allocated, until the object that uses it is stored.
     pub(crate) allocation: Mutex<()>,
 }
 
 impl Core {
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
-        self.catalog.read().clone()
+        self.catalog.borrow().clone()
     }
 
-    /// Serve something else from now on.
+    /// Changes which resources are served.
     pub(crate) fn change_catalog(&self, change: impl FnOnce(&mut Catalog)) {
-        let mut catalog = self.catalog.write();
-        change(Arc::make_mut(&mut catalog));
+        self.catalog
+            .send_modify(|catalog| change(Arc::make_mut(catalog)));
+    }
+
+    /// Subscribes to changes of which resources are served.
+    pub(crate) fn catalogs(&self) -> watch::Receiver<Arc<Catalog>> {
+        self.catalog.subscribe()
     }
 
     pub(crate) fn random<T>(&self, draw: impl FnOnce(&mut StdRng) -> T) -> T {
         draw(&mut self.random.lock())
     }
 
-    /// A new object's uid: a random UUID.
+    /// Returns a random UUID for a new object.
     pub(crate) fn uid(&self) -> String {
         let bits: u128 = self.random(RngExt::random);
         let bits = bits & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
         let hex = format!("{bits:032x}");
-        [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+        [
+            &hex[..8],
+            &hex[8..12],
+            &hex[12..16],
+            &hex[16..20],
+            &hex[20..],
+        ]
+        .join("-")
     }
 
-    /// The namespaces that every cluster has.
+    /// Creates the namespaces that every cluster has.
     fn create_first_namespaces(&self) -> Result<(), StartError> {
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             let namespace = json!({
@@ -146,28 +165,36 @@ impl Core {
                 "status": {"phase": "Active"},
             });
             let content = namespace.as_object().map(Content::encode);
-            // Otherwise it may be there already, from a run before.
-            if let Err(Refused::Log(error)) = self.store.write(NAMESPACES, &Key::new("", name), None, content) {
-                return Err(StartError::Data(error.into()));
+            // Other errors mean that the data directory already has it.
+            if let Err(WriteError::Log(error)) =
+                self.store
+                    .write(NAMESPACES, &Key::new("", name), None, content)
+            {
+                return Err(StartError::DataDir(error.into()));
             }
         }
         Ok(())
     }
 }
 
-fn generator(seed: Option<u64>) -> Mutex<StdRng> {
+fn random_generator(seed: Option<u64>) -> Mutex<StdRng> {
     Mutex::new(seed.map_or_else(rand::make_rng, StdRng::seed_from_u64))
 }
 
-/// The seed of a fork: not drawn from its origin's generator, which would then go on differently.
-fn derived(seed: u64, revision: u64) -> u64 {
+/// Derives the seed of a fork from the seed of its origin and the revision of the fork.
+///
+/// It is not drawn from the origin's generator, so forking does not change what the origin draws.
+fn derive_seed(seed: u64, revision: u64) -> u64 {
     let mut both = [0; 32];
     both[..8].copy_from_slice(&seed.to_le_bytes());
     both[8..16].copy_from_slice(&revision.to_le_bytes());
     StdRng::from_seed(both).random()
 }
 
-/// A Kubernetes API server in this process. A handle: clones share one server, which ends with the last of them and of its services.
+/// A Kubernetes API server in this process.
+///
+/// This is a handle. Clones share one server, which ends when the last clone and the last of its
+/// services is dropped.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -180,10 +207,10 @@ fn derived(seed: u64, revision: u64) -> u64 {
 /// let client = Client::new(server.service(), "default");
 ///
 /// let config: Api<ConfigMap> = Api::default_namespaced(client);
-/// let made = config.create(&PostParams::default(), &serde_json::from_value(serde_json::json!({
+/// let created = config.create(&PostParams::default(), &serde_json::from_value(serde_json::json!({
 ///     "metadata": {"generateName": "settings-"}, "data": {"color": "blue"},
 /// }))?).await?;
-/// assert!(made.metadata.name.unwrap().starts_with("settings-"));
+/// assert!(created.metadata.name.unwrap().starts_with("settings-"));
 /// assert_eq!(server.journal().count("POST configmaps"), 1);
 /// # Ok(())
 /// # }
@@ -192,29 +219,38 @@ fn derived(seed: u64, revision: u64) -> u64 {
 pub struct ApiServer {
     core: Arc<Core>,
     controllers: Arc<Controllers>,
-    note: Option<Arc<str>>,
+    recovery_note: Option<Arc<str>>,
 }
 
 impl ApiServer {
-    /// Start a server, ready when this returns. Call it in a tokio runtime: its controllers are tasks there.
+    /// Starts a server, which is ready when this returns. Its controllers are tasks of the current
+    /// tokio runtime.
     ///
     /// # Panics
     /// If called outside of a tokio runtime.
     pub fn new(options: Options) -> Result<Self, StartError> {
         let guard = browser::guard(&options.authenticator, &options.hosts)?;
-        let limits = HistoryLimits { changes: options.history, bytes: options.history_bytes };
+        let limits = HistoryLimits {
+            changes: options.history,
+            bytes: options.history_bytes,
+        };
         let store = Store::new(limits, controllers::is_notable);
-        let mut note = None;
+        let mut recovery_note = None;
         if let Some(dir) = &options.data_dir {
-            let (log, restored) = persist::Log::open(dir, persist::Options { fsync: options.fsync })?;
+            let (log, restored) = persist::Log::open(
+                dir,
+                persist::Options {
+                    fsync: options.fsync,
+                },
+            )?;
             store.restore(restored.revision, restored.objects.into_iter());
             store.set_log(log);
-            note = restored.note.map(Arc::from);
+            recovery_note = restored.recovery_note.map(Arc::from);
         }
         let core = Core {
             store,
-            catalog: RwLock::new(Arc::new(Catalog::builtin())),
-            clock: Clock::new(options.started),
+            catalog: watch::Sender::new(Arc::new(Catalog::builtin())),
+            clock: Clock::new(options.start_time),
             admission: options.admission,
             authenticator: options.authenticator,
             guard,
@@ -223,84 +259,107 @@ impl ApiServer {
             activity: Arc::default(),
             connections: options.connections,
             seed: options.seed,
-            random: generator(options.seed),
+            random: random_generator(options.seed),
             allocation: Mutex::new(()),
         };
         for served in core.catalog().iter() {
             core.store.create_table(&served.table);
         }
         core.create_first_namespaces()?;
-        Ok(Self { note, ..Self::run(core, options.controllers) })
+        Ok(Self {
+            recovery_note,
+            ..Self::run(core, options.controllers)
+        })
     }
 
     fn run(core: Core, with_controllers: bool) -> Self {
         let core = Arc::new(core);
         controllers::register_definitions(&core);
         let controllers = Arc::new(Controllers::start(&core, with_controllers));
-        Self { core, controllers, note: None }
+        Self {
+            core,
+            controllers,
+            recovery_note: None,
+        }
     }
 
-    /// The door without a socket: hand it to `kube::Client::new`.
+    /// Returns a service for `kube::Client::new` that calls the server without a socket.
     pub fn service(&self) -> Service {
-        Service { server: self.clone(), identity: None, on_socket: false }
+        Service {
+            server: self.clone(),
+            identity: None,
+            on_socket: false,
+        }
     }
 
-    /// The same for somebody: what they do is done in their name.
+    /// Returns a service without a socket whose requests are authenticated as `identity`.
     pub fn service_as(&self, identity: Identity) -> Service {
-        Service { identity: Some(identity), ..self.service() }
+        Service {
+            identity: Some(identity),
+            ..self.service()
+        }
     }
 
-    /// What was found wrong in the data directory and mended, for people to read: usually a last write that was never acknowledged.
-    pub fn note(&self) -> Option<&str> {
-        self.note.as_deref()
+    /// Returns what was repaired in the data directory, as text for the operator.
+    ///
+    /// That is usually an incomplete last write, which was never acknowledged.
+    pub fn recovery_note(&self) -> Option<&str> {
+        self.recovery_note.as_deref()
     }
 
-    /// The rules by which requests fail.
+    /// Returns the fault rules, with which tests make requests fail.
     pub fn faults(&self) -> &Faults {
         &self.core.faults
     }
 
-    /// The requests so far.
+    /// Returns the journal of requests.
     pub fn journal(&self) -> &Journal {
         &self.core.journal
     }
 
-    /// The revision of the last write.
+    /// Returns the revision of the last write.
     pub fn revision(&self) -> u64 {
         self.core.store.revision()
     }
 
-    /// Forget history up to now: who watches or pages from an earlier revision is told 410, as after a compaction of etcd.
+    /// Drops the history, as a compaction of etcd does. A watch or a page that starts at an earlier
+    /// revision gets 410.
     pub fn compact(&self) {
         self.core.store.compact(u64::MAX);
     }
 
-    /// A copy of the server as it is now, that goes its own way: for tests that share a long beginning. It has no fault rules, an
-    /// empty journal that keeps as much as the origin's, and is not durable. With [`Options::seed`], forks made at one revision give
-    /// the same names and uids, others than the origin does, which goes on as if there were no fork.
+    /// Creates an independent copy of the server in its current state, for tests that share a long
+    /// setup.
+    ///
+    /// The copy has no fault rules and no data directory. Its journal is empty and has the capacity
+    /// of the origin's. With [`Options::seed`], all forks of one revision generate the same names
+    /// and uids, which differ from the origin's. A fork does not change what the origin generates.
     ///
     /// # Panics
     /// If called outside of a tokio runtime.
     #[must_use]
     pub fn fork(&self) -> Self {
         let store = self.core.store.fork();
-        let seed = self.core.seed.map(|seed| derived(seed, store.revision()));
+        let seed = self
+            .core
+            .seed
+            .map(|seed| derive_seed(seed, store.revision()));
         let core = Core {
             store,
-            catalog: RwLock::new(self.core.catalog()),
+            catalog: watch::Sender::new(self.core.catalog()),
             clock: self.core.clock.clone(),
             admission: self.core.admission.clone(),
             authenticator: self.core.authenticator.clone(),
             guard: self.core.guard.clone(),
             faults: Faults::default(),
-            journal: self.core.journal.emptied(),
+            journal: self.core.journal.to_empty(),
             activity: Arc::default(),
             connections: self.core.connections,
             seed,
-            random: generator(seed),
+            random: random_generator(seed),
             allocation: Mutex::new(()),
         };
-        Self::run(core, self.controllers.are_all())
+        Self::run(core, self.controllers.is_complete())
     }
 
     /// Waits until the server is idle.
@@ -308,74 +367,93 @@ impl ApiServer {
     /// The server is idle if no request is in flight, the controllers have nothing to do, and every
     /// watcher has been sent everything. A request is in flight once its body is complete. A
     /// watcher that is not read keeps the server busy, and so does a deletion that an admission
-    /// closure rejects, because it is retried.
+    /// closure rejects, because it is retried. This says nothing about clients: a controller that
+    /// uses the server may still have requests in its queue.
     ///
     /// # Panics
-    /// If the runtime that the server was made in has ended: its controllers ended with it.
+    /// If the runtime that created the server has ended, because its controllers ended with it.
     pub async fn wait_idle(&self) {
         self.core.activity.wait_idle(&self.core.store).await;
-        assert!(!self.controllers.have_ended(), "{CONTROLLERS_ENDED}");
+        assert!(!self.controllers.have_stopped(), "{CONTROLLERS_ENDED}");
     }
 
-    /// Serves on a socket: plain HTTP, or TLS by an authority.
+    /// Serves on a socket: over TLS if an authority is given, else plain HTTP.
     ///
-    /// Without tokens in [`Options::authenticator`] every caller is an administrator, and the address has to be loopback. With
-    /// tokens, another address than loopback needs an authority: tokens are not sent in the clear.
-    pub async fn listen(&self, address: SocketAddr, authority: Option<&Authority>) -> Result<Running, ListenError> {
-        let service = Service { on_socket: true, ..self.service() };
-        Running::start(address, authority, &self.core.authenticator, self.core.connections, service).await
+    /// Without tokens in [`Options::authenticator`] every caller is an administrator, so the
+    /// address must be loopback. With tokens, an address other than loopback needs an authority,
+    /// because tokens must not be sent in the clear.
+    pub async fn listen(
+        &self,
+        address: SocketAddr,
+        authority: Option<&Authority>,
+    ) -> Result<RunningServer, ListenError> {
+        let service = Service {
+            on_socket: true,
+            ..self.service()
+        };
+        RunningServer::start(
+            address,
+            authority,
+            &self.core.authenticator,
+            self.core.connections,
+            service,
+        )
+        .await
     }
 
-    /// Install a definition, or replace the one of that name, and wait until its resource is served. With kube-derive:
-    /// `server.install(serde_json::to_value(Widget::crd())?)`.
-    pub async fn install(&self, definition: Value) -> Result<(), Box<Failure>> {
+    /// Creates or replaces a CRD and waits until its resource is served.
+    ///
+    /// With kube-derive: `server.install(serde_json::to_value(Widget::crd())?)`.
+    pub async fn install(&self, crd: Value) -> Result<(), Box<Failure>> {
         let _busy = self.core.activity.begin();
-        if self.controllers.have_ended() {
+        if self.controllers.have_stopped() {
             return Err(Failure::internal(CONTROLLERS_ENDED));
         }
-        controllers::install(&self.core, definition).await
+        controllers::install(&self.core, crd).await
     }
 }
 
 impl fmt::Debug for ApiServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ApiServer").field("revision", &self.revision()).finish_non_exhaustive()
+        f.debug_struct("ApiServer")
+            .field("revision", &self.revision())
+            .finish_non_exhaustive()
     }
 }
 
-/// Why a server did not start.
+/// Error of starting a server.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The data directory cannot be used; the text says why and what to do.
-    Data(Box<dyn StdError + Send + Sync>),
+    /// The data directory cannot be used. The text contains the reason and the fix.
+    DataDir(Box<dyn StdError + Send + Sync>),
     /// An entry of [`Options::hosts`] is neither a DNS name nor an IP address.
-    Host(String),
+    InvalidHost(String),
 }
 
 impl From<persist::Error> for StartError {
     fn from(error: persist::Error) -> Self {
-        Self::Data(error.into())
+        Self::DataDir(error.into())
     }
 }
 
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Data(error) => write!(f, "{error}"),
-            Self::Host(host) => write!(f, "{}", InvalidHost(host.clone())),
+            Self::DataDir(error) => write!(f, "{error}"),
+            Self::InvalidHost(host) => write!(f, "{}", InvalidHost(host.clone())),
         }
     }
 }
 
 impl StdError for StartError {}
 
-/// A server's door for clients in the same process, as a [`tower::Service`](tower_service::Service).
+/// A [`tower::Service`](tower_service::Service) that calls a server from the same process.
 #[derive(Clone, Debug)]
 pub struct Service {
     server: ApiServer,
     identity: Option<Identity>,
-    /// Requests come from a socket, and may come from a web page.
+    /// Requests arrive on a socket, so a web page may have caused them.
     on_socket: bool,
 }
 
@@ -418,8 +496,12 @@ where
             };
             let response = server.core.handle(parts, body).await;
             drop(busy);
-            // The server has ended meanwhile, and its store is empty: that is no answer.
-            if server.core.store.is_closed() { Err(Closed) } else { Closed::check(response) }
+            // The server has ended meanwhile and its store is empty, so the response is wrong.
+            if server.core.store.is_closed() {
+                Err(Closed)
+            } else {
+                Closed::check(response)
+            }
         })
     }
 }

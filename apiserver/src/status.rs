@@ -1,4 +1,4 @@
-//! Failures as the API server tells them: a `v1 Status`, whose code, reason and causes clients branch on.
+//! Errors of the API: a `v1 Status` with the code, reason and causes that clients evaluate.
 
 mod bounded;
 
@@ -9,25 +9,25 @@ use serde::Serialize;
 use serde_json::Value;
 use std::{collections::HashSet, fmt};
 
-/// What every handler may fail with. Boxed: failing is the rare case.
+/// Result of request handlers. The error is boxed because it is large and rare.
 pub(crate) type Result<T, E = Box<Failure>> = std::result::Result<T, E>;
 
-/// A request that failed, as a `v1 Status`.
+/// A failed request, serialized as a `v1 Status`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
-    /// The HTTP status.
+    /// HTTP status code.
     pub code: u16,
-    /// `None` where the real server gives none.
+    /// Reason. `None` where the real server has none.
     pub reason: Option<Reason>,
-    /// For people.
+    /// Message for people.
     pub message: String,
-    /// For programs.
+    /// Details for programs.
     pub details: Option<Details>,
-    /// A token to go on from, given with an expired one.
+    /// Token to continue an expired list with.
     pub continue_token: Option<String>,
 }
 
-/// The reason of a [`Failure`]: what programs compare.
+/// Reason of a [`Failure`], for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[expect(missing_docs, reason = "the names are Kubernetes' own")]
 pub enum Reason {
@@ -48,55 +48,55 @@ pub enum Reason {
     UnsupportedMediaType,
 }
 
-/// Whom and what a failure is about.
+/// Object that a failure is about, and its causes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Details {
-    /// The object's name.
+    /// Name of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Its group.
+    /// API group of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,
-    /// Its plural resource, or for some failures its kind.
+    /// Plural resource of the object. Some failures have its kind instead.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// Its uid.
+    /// Uid of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// One per thing wrong.
+    /// Causes, one per error.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<Cause>,
-    /// When to try again.
+    /// Seconds after which the client should retry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u32>,
 }
 
-/// One thing wrong.
+/// A single cause of a failure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cause {
-    /// Such as `FieldValueInvalid`.
+    /// Reason, such as `FieldValueInvalid`.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub reason: &'static str,
-    /// For people.
+    /// Message for people.
     pub message: String,
-    /// The field's path.
+    /// Path of the field.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub field: String,
 }
 
-/// Something wrong with one field, before it becomes a [`Cause`].
+/// An invalid field, before it becomes a [`Cause`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
-    /// Which way it is wrong.
+    /// Kind of the error.
     pub kind: FieldErrorKind,
-    /// `spec.containers[0].name`.
+    /// Path of the field: `spec.containers[0].name`.
     pub field: String,
-    /// The text after the field: `Invalid value: "x": must be shorter`.
+    /// Text after the path: `Invalid value: "x": must be shorter`.
     pub body: String,
 }
 
-/// Which way a field is wrong.
+/// Kind of a [`FieldError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are Kubernetes' own")]
 pub enum FieldErrorKind {
@@ -127,101 +127,153 @@ impl FieldErrorKind {
     }
 }
 
-/// How a bad value is shown: strings quoted, composites as JSON.
-fn shown(value: &Value) -> String {
-    value.to_string()
-}
-
-fn counted(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+fn pluralize(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 impl FieldError {
     fn new(kind: FieldErrorKind, field: impl Into<String>, body: String) -> Self {
-        Self { kind, field: field.into(), body }
+        Self {
+            kind,
+            field: field.into(),
+            body,
+        }
     }
 
-    /// A value that the field may not have.
+    /// The value is invalid.
     pub fn invalid(field: impl Into<String>, value: &Value, detail: impl fmt::Display) -> Self {
-        Self::new(FieldErrorKind::Invalid, field, format!("Invalid value: {}: {detail}", shown(value)))
+        Self::new(
+            FieldErrorKind::Invalid,
+            field,
+            format!("Invalid value: {value}: {detail}"),
+        )
     }
 
-    /// The same for a value that is shown as this text.
-    pub(crate) fn invalid_text(field: impl Into<String>, shown: &str, detail: impl fmt::Display) -> Self {
-        Self::new(FieldErrorKind::Invalid, field, format!("Invalid value: {shown}: {detail}"))
+    /// The value is invalid. `formatted` is the value as the real server writes it.
+    pub(crate) fn invalid_formatted(
+        field: impl Into<String>,
+        formatted: &str,
+        detail: impl fmt::Display,
+    ) -> Self {
+        Self::new(
+            FieldErrorKind::Invalid,
+            field,
+            format!("Invalid value: {formatted}: {detail}"),
+        )
     }
 
-    /// A value of another type; `found` names that type.
+    /// The value has a wrong type. `found` is the name of that type.
     pub fn type_invalid(field: impl Into<String>, found: &str, detail: impl fmt::Display) -> Self {
-        Self::new(FieldErrorKind::TypeInvalid, field, format!("Invalid value: \"{found}\": {detail}"))
+        Self::new(
+            FieldErrorKind::TypeInvalid,
+            field,
+            format!("Invalid value: \"{found}\": {detail}"),
+        )
     }
 
-    /// A field that has to be there.
+    /// The field is missing.
     pub fn required(field: impl Into<String>, detail: impl fmt::Display) -> Self {
         let detail = detail.to_string();
         let separator = if detail.is_empty() { "" } else { ": " };
-        Self::new(FieldErrorKind::Required, field, format!("Required value{separator}{detail}"))
+        Self::new(
+            FieldErrorKind::Required,
+            field,
+            format!("Required value{separator}{detail}"),
+        )
     }
 
-    /// A value outside an enumeration.
+    /// The value is not in an enumeration.
     pub fn not_supported<S: fmt::Display>(
         field: impl Into<String>,
         value: &Value,
         supported: impl IntoIterator<Item = S>,
     ) -> Self {
-        let supported: Vec<_> = supported.into_iter().map(|value| format!("\"{value}\"")).collect();
-        let body = format!("Unsupported value: {}: supported values: {}", shown(value), supported.join(", "));
+        let supported: Vec<_> = supported
+            .into_iter()
+            .map(|value| format!("\"{value}\""))
+            .collect();
+        let body = format!(
+            "Unsupported value: {value}: supported values: {}",
+            supported.join(", ")
+        );
         Self::new(FieldErrorKind::NotSupported, field, body)
     }
 
-    /// The same of a value as Go writes it.
-    pub(crate) fn not_supported_as(field: impl Into<String>, written: &str, supported: &[&str]) -> Self {
-        let supported: Vec<_> = supported.iter().map(|value| format!("\"{value}\"")).collect();
-        let body = format!("Unsupported value: {written}: supported values: {}", supported.join(", "));
+    /// The value is not in an enumeration. `formatted` is the value as the real server writes it.
+    pub(crate) fn not_supported_formatted(
+        field: impl Into<String>,
+        formatted: &str,
+        supported: &[&str],
+    ) -> Self {
+        let supported: Vec<_> = supported
+            .iter()
+            .map(|value| format!("\"{value}\""))
+            .collect();
+        let body = format!(
+            "Unsupported value: {formatted}: supported values: {}",
+            supported.join(", ")
+        );
         Self::new(FieldErrorKind::NotSupported, field, body)
     }
 
-    /// A value that is there twice.
+    /// The value is a duplicate.
     pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
-        Self::new(FieldErrorKind::Duplicate, field, format!("Duplicate value: {}", shown(value)))
+        Self::new(
+            FieldErrorKind::Duplicate,
+            field,
+            format!("Duplicate value: {value}"),
+        )
     }
 
-    /// A value that is there twice, as Go writes it.
-    pub(crate) fn duplicate_of(field: impl Into<String>, written: &str) -> Self {
-        Self::new(FieldErrorKind::Duplicate, field, format!("Duplicate value: {written}"))
+    /// The value is a duplicate. `formatted` is the value as the real server writes it.
+    pub(crate) fn duplicate_formatted(field: impl Into<String>, formatted: &str) -> Self {
+        Self::new(
+            FieldErrorKind::Duplicate,
+            field,
+            format!("Duplicate value: {formatted}"),
+        )
     }
 
-    /// A value that the field may not have, as Go writes it.
-    pub(crate) fn invalid_as(field: impl Into<String>, written: &str, detail: impl fmt::Display) -> Self {
-        Self::new(FieldErrorKind::Invalid, field, format!("Invalid value: {written}: {detail}"))
-    }
-
-    /// Something that may not be done.
+    /// The field must not be set or changed.
     pub fn forbidden(field: impl Into<String>, detail: impl fmt::Display) -> Self {
-        Self::new(FieldErrorKind::Forbidden, field, format!("Forbidden: {detail}"))
+        Self::new(
+            FieldErrorKind::Forbidden,
+            field,
+            format!("Forbidden: {detail}"),
+        )
     }
 
-    /// A string or map that is too long.
+    /// The string or map is too long.
     pub fn too_long(field: impl Into<String>, max_bytes: usize) -> Self {
         Self::new(
             FieldErrorKind::TooLong,
             field,
-            format!("Too long: may not be more than {}", counted(max_bytes, "byte")),
+            format!(
+                "Too long: may not be more than {}",
+                pluralize(max_bytes, "byte")
+            ),
         )
     }
 
-    /// A list that has too many items.
+    /// The list has too many items.
     pub fn too_many(field: impl Into<String>, found: usize, max: usize) -> Self {
         Self::new(
             FieldErrorKind::TooMany,
             field,
-            format!("Too many: {found}: must have at most {}", counted(max, "item")),
+            format!(
+                "Too many: {found}: must have at most {}",
+                pluralize(max, "item")
+            ),
         )
     }
 
-    /// Something that the field refers to is not there.
+    /// The field refers to something that does not exist.
     pub fn not_found(field: impl Into<String>, value: &Value) -> Self {
-        Self::new(FieldErrorKind::NotFound, field, format!("Not found: {}", shown(value)))
+        Self::new(
+            FieldErrorKind::NotFound,
+            field,
+            format!("Not found: {value}"),
+        )
     }
 }
 
@@ -232,47 +284,79 @@ impl fmt::Display for FieldError {
 }
 
 impl Failure {
-    /// A failure without details.
-    pub fn new(code: u16, reason: impl Into<Option<Reason>>, message: impl Into<String>) -> Box<Self> {
-        Box::new(Self { code, reason: reason.into(), message: message.into(), details: None, continue_token: None })
+    /// Creates a failure without details.
+    pub fn new(
+        code: u16,
+        reason: impl Into<Option<Reason>>,
+        message: impl Into<String>,
+    ) -> Box<Self> {
+        Box::new(Self {
+            code,
+            reason: reason.into(),
+            message: message.into(),
+            details: None,
+            continue_token: None,
+        })
     }
 
-    /// The same with details.
+    /// Sets the details.
     #[must_use]
     pub fn about(mut self: Box<Self>, details: Details) -> Box<Self> {
         self.details = Some(details);
         self
     }
 
-    /// 400: the request makes no sense.
+    /// 400: the request is malformed.
     pub fn bad_request(message: impl Into<String>) -> Box<Self> {
         Self::new(400, Reason::BadRequest, message)
     }
 
-    /// 404: no such object of a group's resource.
+    /// 404: the object does not exist.
     pub fn not_found(group: &str, resource: &str, name: &str) -> Box<Self> {
-        Self::new(404, Reason::NotFound, format!("{} \"{name}\" not found", qualified(group, resource)))
-            .about(details(group, resource, name))
+        Self::new(
+            404,
+            Reason::NotFound,
+            format!("{} \"{name}\" not found", qualified(group, resource)),
+        )
+        .about(details(group, resource, name))
     }
 
-    /// 404: nothing is served at that path of the core group.
+    /// 404: no resource is served at this path.
     pub fn no_resource() -> Box<Self> {
-        Self::new(404, Reason::NotFound, "the server could not find the requested resource").about(Details::default())
+        Self::new(
+            404,
+            Reason::NotFound,
+            "the server could not find the requested resource",
+        )
+        .about(Details::default())
     }
 
-    /// 409: the name is taken.
+    /// 409: an object of this name exists.
     pub fn already_exists(group: &str, resource: &str, name: &str) -> Box<Self> {
-        Self::new(409, Reason::AlreadyExists, format!("{} \"{name}\" already exists", qualified(group, resource)))
-            .about(details(group, resource, name))
+        Self::new(
+            409,
+            Reason::AlreadyExists,
+            format!("{} \"{name}\" already exists", qualified(group, resource)),
+        )
+        .about(details(group, resource, name))
     }
 
-    /// 409: `cause` says what does not fit; usually somebody else was faster.
-    pub fn conflict(group: &str, resource: &str, name: &str, cause: impl fmt::Display) -> Box<Self> {
-        let message = format!("Operation cannot be fulfilled on {} \"{name}\": {cause}", qualified(group, resource));
+    /// 409: the request conflicts with the object's state, usually with a newer resource version.
+    /// `cause` is the end of the message.
+    pub fn conflict(
+        group: &str,
+        resource: &str,
+        name: &str,
+        cause: impl fmt::Display,
+    ) -> Box<Self> {
+        let message = format!(
+            "Operation cannot be fulfilled on {} \"{name}\": {cause}",
+            qualified(group, resource)
+        );
         Self::new(409, Reason::Conflict, message).about(details(group, resource, name))
     }
 
-    /// 403: may not be done.
+    /// 403: the request is not allowed.
     pub fn forbidden(group: &str, resource: &str, name: &str, why: impl fmt::Display) -> Box<Self> {
         let what = qualified(group, resource);
         let message = match name {
@@ -282,15 +366,22 @@ impl Failure {
         Self::new(403, Reason::Forbidden, message).about(details(group, resource, name))
     }
 
-    /// 422: the object is not valid, with one cause per error. Lists the first 100 errors, and the first 64 KiB of them.
-    pub fn invalid(group: &str, kind: &str, name: &str, errors: impl IntoIterator<Item = FieldError>) -> Box<Self> {
+    /// 422: the object is invalid. Has one cause per error, at most 100 of them and 64 KiB of text.
+    pub fn invalid(
+        group: &str,
+        kind: &str,
+        name: &str,
+        errors: impl IntoIterator<Item = FieldError>,
+    ) -> Box<Self> {
         let errors: FieldErrors = errors.into_iter().collect();
-        // What was found twice is two causes, but is said once.
+        // Errors that occur twice are two causes, but appear once in the message.
         let mut seen = HashSet::new();
         let mut texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
         texts.retain(|text| seen.insert(text.clone()));
         if errors.is_full() {
-            texts.push(format!("further errors are omitted after {MAX_ITEMS} errors or {MAX_BYTES} bytes"));
+            texts.push(format!(
+                "further errors are omitted after {MAX_ITEMS} errors or {MAX_BYTES} bytes"
+            ));
         }
         let what = match &texts[..] {
             [one] => one.clone(),
@@ -298,31 +389,52 @@ impl Failure {
         };
         let causes = errors
             .into_iter()
-            .map(|error| Cause { reason: error.kind.reason(), message: error.body, field: error.field })
+            .map(|error| Cause {
+                reason: error.kind.reason(),
+                message: error.body,
+                field: error.field,
+            })
             .collect();
-        Self::new(422, Reason::Invalid, format!("{} \"{name}\" is invalid: {what}", qualified(group, kind)))
-            .about(Details { causes, ..details(group, kind, name) })
+        Self::new(
+            422,
+            Reason::Invalid,
+            format!("{} \"{name}\" is invalid: {what}", qualified(group, kind)),
+        )
+        .about(Details {
+            causes,
+            ..details(group, kind, name)
+        })
     }
 
-    /// 405: that verb is not served here.
+    /// 405: the resource does not support the method.
     pub fn method_not_allowed() -> Box<Self> {
-        Self::new(405, Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
-            .about(Details::default())
+        Self::new(
+            405,
+            Reason::MethodNotAllowed,
+            "the server does not allow this method on the requested resource",
+        )
+        .about(Details::default())
     }
 
-    /// 405: that verb is not served for a custom resource.
+    /// 405: the custom resource does not support the verb.
     pub fn verb_not_supported(verb: &str, group: &str, resource: &str) -> Box<Self> {
-        let message = format!("{verb} is not supported on resources of kind \"{}\"", qualified(group, resource));
+        let message = format!(
+            "{verb} is not supported on resources of kind \"{}\"",
+            qualified(group, resource)
+        );
         Self::new(405, Reason::MethodNotAllowed, message).about(details(group, resource, ""))
     }
 
-    /// 406: none of the wanted representations is to be had.
+    /// 406: none of the requested representations is available.
     pub fn not_acceptable(accepted: &[&str]) -> Box<Self> {
-        let message = format!("only the following media types are accepted: {}", accepted.join(", "));
+        let message = format!(
+            "only the following media types are accepted: {}",
+            accepted.join(", ")
+        );
         Self::new(406, Reason::NotAcceptable, message)
     }
 
-    /// 415: the body's type is not understood.
+    /// 415: the content type of the body is not supported.
     pub fn unsupported_media_type(accepted: &[&str]) -> Box<Self> {
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {}",
@@ -333,56 +445,91 @@ impl Failure {
 
     /// 413: the body is longer than `limit` bytes.
     pub fn too_large(limit: usize) -> Box<Self> {
-        Self::new(413, Reason::RequestEntityTooLarge, format!("Request entity too large: limit is {limit}"))
+        Self::new(
+            413,
+            Reason::RequestEntityTooLarge,
+            format!("Request entity too large: limit is {limit}"),
+        )
     }
 
-    /// 410: history no longer goes back to `wanted`; it begins at `oldest`.
-    pub fn expired(wanted: u64, oldest: u64) -> Box<Self> {
-        Self::new(410, Reason::Expired, format!("too old resource version: {wanted} ({oldest})"))
+    /// 410: watch events since `requested` are no longer available. The oldest revision is
+    /// `oldest`.
+    pub fn expired(requested: u64, oldest: u64) -> Box<Self> {
+        Self::new(
+            410,
+            Reason::Expired,
+            format!("too old resource version: {requested} ({oldest})"),
+        )
     }
 
-    /// 504: that revision has not been reached.
-    pub fn too_large_resource_version(wanted: u64, current: u64) -> Box<Self> {
+    /// 504: the store has not reached the revision yet.
+    pub fn too_large_resource_version(requested: u64, current: u64) -> Box<Self> {
         let cause = Cause {
             reason: "ResourceVersionTooLarge",
             message: "Too large resource version".into(),
             field: String::new(),
         };
-        Self::new(504, Reason::Timeout, format!("Timeout: Too large resource version: {wanted}, current: {current}"))
-            .about(Details { causes: vec![cause], retry_after_seconds: Some(1), ..Details::default() })
-    }
-
-    /// 500 with a reason.
-    pub fn internal(message: impl fmt::Display) -> Box<Self> {
-        Self::new(500, Reason::InternalError, format!("Internal error occurred: {message}")).about(Details {
-            causes: vec![Cause { reason: "", message: message.to_string(), field: String::new() }],
+        Self::new(
+            504,
+            Reason::Timeout,
+            format!("Timeout: Too large resource version: {requested}, current: {current}"),
+        )
+        .about(Details {
+            causes: vec![cause],
+            retry_after_seconds: Some(1),
             ..Details::default()
         })
     }
 
-    /// As JSON, the way it goes over the wire.
+    /// 500: internal error.
+    pub fn internal(message: impl fmt::Display) -> Box<Self> {
+        Self::new(
+            500,
+            Reason::InternalError,
+            format!("Internal error occurred: {message}"),
+        )
+        .about(Details {
+            causes: vec![Cause {
+                reason: "",
+                message: message.to_string(),
+                field: String::new(),
+            }],
+            ..Details::default()
+        })
+    }
+
+    /// Returns the `Status` as JSON.
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }
 }
 
-/// `widgets.example.com`, or `pods` for the core group.
+/// Returns `widgets.example.com`, or `pods` for the core group.
 pub(crate) fn qualified(group: &str, resource: &str) -> String {
-    if group.is_empty() { resource.into() } else { format!("{resource}.{group}") }
+    if group.is_empty() {
+        resource.into()
+    } else {
+        format!("{resource}.{group}")
+    }
 }
 
 fn details(group: &str, kind: &str, name: &str) -> Details {
-    Details { name: name.into(), group: group.into(), kind: kind.into(), ..Details::default() }
+    Details {
+        name: name.into(),
+        group: group.into(),
+        kind: kind.into(),
+        ..Details::default()
+    }
 }
 
 impl Serialize for Failure {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
-        struct Wire<'a> {
+        struct StatusObject<'a> {
             kind: &'static str,
             api_version: &'static str,
-            metadata: Meta<'a>,
+            metadata: ListMeta<'a>,
             status: &'static str,
             #[serde(skip_serializing_if = "str::is_empty")]
             message: &'a str,
@@ -393,14 +540,16 @@ impl Serialize for Failure {
             code: u16,
         }
         #[derive(Serialize)]
-        struct Meta<'a> {
+        struct ListMeta<'a> {
             #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
             continue_token: Option<&'a str>,
         }
-        Wire {
+        StatusObject {
             kind: "Status",
             api_version: "v1",
-            metadata: Meta { continue_token: self.continue_token.as_deref() },
+            metadata: ListMeta {
+                continue_token: self.continue_token.as_deref(),
+            },
             status: "Failure",
             message: &self.message,
             reason: self.reason,

@@ -7,8 +7,9 @@ const MAX_TRUNCATED: usize = 256;
 
 /// Distinct warnings in the order in which they were added.
 ///
-/// Warnings with more than 4,096 characters together are truncated to 256 characters each, and no more are added once the
-/// truncated ones have 4,096 characters. The numbers are those of the real server's `Warning` headers.
+/// Warnings with more than 4,096 characters together are truncated to 256 characters each, and no
+/// more are added once the truncated ones have 4,096 characters. The numbers are those of the real
+/// server's `Warning` headers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Warnings {
     texts: Vec<String>,
@@ -40,10 +41,12 @@ impl Warnings {
 
     /// Returns the warnings as they are sent.
     pub(crate) fn sent(&self) -> impl Iterator<Item = &str> {
-        self.texts.iter().map(|text| match text.char_indices().nth(MAX_TRUNCATED) {
-            Some((end, _)) if self.truncating => &text[..end],
-            _ => text.as_str(),
-        })
+        self.texts
+            .iter()
+            .map(|text| match text.char_indices().nth(MAX_TRUNCATED) {
+                Some((end, _)) if self.truncating => &text[..end],
+                _ => text.as_str(),
+            })
     }
 }
 
@@ -72,15 +75,26 @@ mod tests {
 
     #[test]
     fn short_warnings_are_sent_whole_and_once() {
-        let warnings: Warnings = ["a", "b".repeat(4095).as_str(), "a", ""].map(String::from).into_iter().collect();
-        assert_eq!(warnings.sent().collect::<Vec<_>>(), ["a", &"b".repeat(4095)]);
+        let warnings: Warnings = ["a", "b".repeat(4095).as_str(), "a", ""]
+            .map(String::from)
+            .into_iter()
+            .collect();
+        assert_eq!(
+            warnings.sent().collect::<Vec<_>>(),
+            ["a", &"b".repeat(4095)]
+        );
     }
 
     #[test]
     fn many_warnings_are_truncated_and_cut_off() {
-        let warnings: Warnings = (0..1000).map(|index| format!("{index}{}", "é".repeat(400))).collect();
+        let warnings: Warnings = (0..1000)
+            .map(|index| format!("{index}{}", "é".repeat(400)))
+            .collect();
         let sent: Vec<_> = warnings.sent().collect();
         assert_eq!(sent.len(), MAX_TOTAL / MAX_TRUNCATED);
-        assert!(sent.iter().all(|text| text.chars().count() == MAX_TRUNCATED));
+        assert!(
+            sent.iter()
+                .all(|text| text.chars().count() == MAX_TRUNCATED)
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The program as a process: started, read, signalled, ended.
+//! Runs the `steersman-apiserver` binary as a child process.
 
 use std::{
     fs,
@@ -9,13 +9,14 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// A directory that is gone when the test is over.
+/// Temporary directory, removed on drop.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(crate) fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let process = std::process::id();
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("steersman-apiserver-test-{process}-{count}"));
         fs::create_dir(&path).expect("a new directory");
         Self(path)
@@ -38,7 +39,7 @@ impl Drop for Scratch {
     }
 }
 
-/// The program with these arguments, its temporary files in `scratch`.
+/// Returns a command that runs the binary with its temporary files in `scratch`.
 pub(crate) fn command(scratch: &Scratch, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_steersman-apiserver"));
     command
@@ -50,16 +51,16 @@ pub(crate) fn command(scratch: &Scratch, arguments: &[&str]) -> Command {
     command
 }
 
-/// The program, ready; killed when this is dropped.
+/// Running binary that has printed its readiness. Killed on drop.
 pub(crate) struct Process {
     child: Child,
     stdout: BufReader<ChildStdout>,
-    /// What it said, up to and with the line that it is ready.
-    pub(crate) said: Vec<String>,
+    /// Lines on stdout up to and including `ready URL`.
+    pub(crate) lines: Vec<String>,
 }
 
-/// How it ended, and what it said after it was ready.
-pub(crate) struct Ended {
+/// Exit status of the binary and its output after it became ready.
+pub(crate) struct ExitOutput {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -67,22 +68,34 @@ pub(crate) struct Ended {
 
 impl Process {
     pub(crate) fn start(scratch: &Scratch, arguments: &[&str]) -> Self {
-        let mut child = command(scratch, arguments).spawn().expect("the program starts");
+        let mut child = command(scratch, arguments)
+            .spawn()
+            .expect("the binary starts");
         let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut said: Vec<String> = Vec::new();
-        while said.last().is_none_or(|line| !line.starts_with("ready ")) {
+        let mut lines: Vec<String> = Vec::new();
+        while lines.last().is_none_or(|line| !line.starts_with("ready ")) {
             let mut line = String::new();
             if stdout.read_line(&mut line).expect("text") == 0 {
-                let ended = child.wait_with_output().expect("its end");
-                panic!("it was never ready: {}", String::from_utf8_lossy(&ended.stderr));
+                let output = child.wait_with_output().expect("the exit status");
+                panic!(
+                    "the binary exited before it was ready: {}",
+                    String::from_utf8_lossy(&output.stderr)
+                );
             }
-            said.push(line.trim_end().into());
+            lines.push(line.trim_end().into());
         }
-        Self { child, stdout, said }
+        Self {
+            child,
+            stdout,
+            lines,
+        }
     }
 
     pub(crate) fn url(&self) -> &str {
-        self.said.last().and_then(|line| line.strip_prefix("ready ")).expect("the last line says so")
+        self.lines
+            .last()
+            .and_then(|line| line.strip_prefix("ready "))
+            .expect("the last line is `ready URL`")
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -90,31 +103,37 @@ impl Process {
         address.parse().expect("an address")
     }
 
-    /// Where it says that its kubeconfig is.
+    /// Returns the path in the printed `export KUBECONFIG=…` line.
     pub(crate) fn kubeconfig(&self) -> &Path {
-        let path =
-            self.said.iter().find_map(|line| line.trim().strip_prefix("export KUBECONFIG='")?.strip_suffix('\''));
-        Path::new(path.expect("it says what to type"))
+        let path = self.lines.iter().find_map(|line| {
+            line.trim()
+                .strip_prefix("export KUBECONFIG='")?
+                .strip_suffix('\'')
+        });
+        Path::new(path.expect("an `export KUBECONFIG=…` line"))
     }
 
     pub(crate) fn signal(&self, signal: &str) {
-        let sent = Command::new("kill").args(["-s", signal, &self.child.id().to_string()]).status().expect("kill");
+        let sent = Command::new("kill")
+            .args(["-s", signal, &self.child.id().to_string()])
+            .status()
+            .expect("kill");
         assert!(sent.success());
     }
 
-    /// Send it a signal, `INT`, and wait for its end.
-    pub(crate) fn end_by(self, signal: &str) -> Ended {
+    /// Sends a signal such as `INT` and waits for the exit.
+    pub(crate) fn signal_and_wait(self, signal: &str) -> ExitOutput {
         self.signal(signal);
-        self.ended()
+        self.wait()
     }
 
-    /// Without a chance to do anything about it.
-    pub(crate) fn kill(mut self) -> Ended {
-        self.child.kill().expect("it runs");
-        self.ended()
+    /// Kills the process with SIGKILL.
+    pub(crate) fn kill(mut self) -> ExitOutput {
+        self.child.kill().expect("a running process");
+        self.wait()
     }
 
-    fn ended(mut self) -> Ended {
+    fn wait(mut self) -> ExitOutput {
         let read = |pipe: &mut dyn Read| {
             let mut text = String::new();
             pipe.read_to_string(&mut text).expect("text");
@@ -122,7 +141,11 @@ impl Process {
         };
         let stdout = read(&mut self.stdout);
         let stderr = read(self.child.stderr.as_mut().expect("a pipe"));
-        Ended { status: self.child.wait().expect("its end"), stdout, stderr }
+        ExitOutput {
+            status: self.child.wait().expect("the exit status"),
+            stdout,
+            stderr,
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! A server with a custom resource, and requests to it.
+//! A server with a custom resource, and helpers for requests.
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -9,7 +9,7 @@ use tower_service::Service as _;
 
 pub(crate) const PATH: &str = "/apis/example.com/v1/namespaces/default/widgets";
 
-/// A definition with a schema as definitions have one: types, a default, limits, a status.
+/// Returns a CRD with a typical schema: types, a default, limits and a status.
 fn definition() -> Value {
     let field = |kind: &str| json!({"type": kind});
     json!({
@@ -35,9 +35,11 @@ fn definition() -> Value {
     })
 }
 
-/// A widget of about `bytes` bytes of JSON.
+/// Returns a widget of about `bytes` bytes of JSON.
 pub(crate) fn widget(name: &str, bytes: usize) -> Value {
-    let parts: Vec<_> = (0..8).map(|n| json!({"name": format!("part-{n}"), "size": n, "on": true})).collect();
+    let parts: Vec<_> = (0..8)
+        .map(|n| json!({"name": format!("part-{n}"), "size": n, "on": true}))
+        .collect();
     let mut widget = json!({
         "apiVersion": "example.com/v1", "kind": "Widget",
         "metadata": {"name": name, "labels": {"app": "bench", "tier": "one"}, "annotations": {"made-by": "the bench"}},
@@ -49,33 +51,70 @@ pub(crate) fn widget(name: &str, bytes: usize) -> Value {
 }
 
 pub(crate) async fn server(history: usize) -> (ApiServer, Service) {
-    let server = ApiServer::new(Options { history, ..Options::default() }).expect("it starts");
-    server.install(definition()).await.expect("the definition is good");
+    let server = ApiServer::new(Options {
+        history,
+        ..Options::default()
+    })
+    .expect("the server starts");
+    server
+        .install(definition())
+        .await
+        .expect("the CRD is valid");
     let service = server.service();
     (server, service)
 }
 
-pub(crate) async fn send(service: &mut Service, method: &str, path: &str, body: Bytes) -> Response<Body> {
-    let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-    let request = Request::builder().method(method).uri(path).header("content-type", kind);
-    let request = request.body(Full::new(body)).expect("a request");
-    service.call(request).await.expect("an answer")
+pub(crate) async fn send(
+    service: &mut Service,
+    method: &str,
+    path: &str,
+    body: Bytes,
+) -> Response<Body> {
+    let kind = if method == "PATCH" {
+        "application/merge-patch+json"
+    } else {
+        "application/json"
+    };
+    let builder = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", kind);
+    let request = builder.body(Full::new(body)).expect("a request");
+    service.call(request).await.expect("a response")
 }
 
-/// Send a request and read the whole answer.
-pub(crate) async fn ask(service: &mut Service, method: &str, path: &str, body: Bytes) -> Bytes {
+/// Sends a request and reads the whole response.
+pub(crate) async fn request(service: &mut Service, method: &str, path: &str, body: Bytes) -> Bytes {
     let response = send(service, method, path, body).await;
-    assert!(response.status().is_success(), "{method} {path}: {}", response.status());
-    response.into_body().collect().await.expect("a body").to_bytes()
+    assert!(
+        response.status().is_success(),
+        "{method} {path}: {}",
+        response.status()
+    );
+    response
+        .into_body()
+        .collect()
+        .await
+        .expect("a body")
+        .to_bytes()
 }
 
-/// Create `count` widgets of about `bytes` bytes each.
+/// Creates `count` widgets of about `bytes` bytes each.
 pub(crate) async fn fill(service: &mut Service, count: usize, bytes: usize) {
     for n in 0..count {
-        ask(service, "POST", PATH, widget(&format!("widget-{n:06}"), bytes).to_string().into()).await;
+        request(
+            service,
+            "POST",
+            PATH,
+            widget(&format!("widget-{n:06}"), bytes).to_string().into(),
+        )
+        .await;
     }
 }
 
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime")
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
 }

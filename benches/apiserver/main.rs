@@ -1,7 +1,8 @@
-//! The embedded server, measured at its `tower::Service`: whole requests, without a socket.
+//! Benches of the embedded API server, run by `cargo xtask bench apiserver`.
 //!
-//! `cargo xtask bench apiserver` shows the table. The program speaks the protocol of all benches here: `--one WORKLOAD IMPLEMENTATION
-//! [--quick]` does one repetition and prints it as JSON, `--list` says what there is.
+//! Requests go to its `tower::Service`, without a socket. `--list` prints the pairs of workload and
+//! implementation. `--one WORKLOAD IMPLEMENTATION [--quick]` runs one repetition and prints it as
+//! JSON.
 
 mod fixture;
 mod memory;
@@ -10,10 +11,10 @@ mod watches;
 
 use std::process::ExitCode;
 
-/// What a repetition yields: workload, unit and value.
+/// Result of a repetition: workload, unit and value.
 type Rows = Vec<(&'static str, &'static str, f64)>;
 
-/// One or several workloads measured in one go.
+/// One or several workloads that are measured together.
 struct Workload {
     names: &'static [&'static str],
     run: fn(quick: bool) -> Rows,
@@ -22,26 +23,45 @@ struct Workload {
 const IMPLEMENTATION: &str = "steersman-apiserver";
 
 const ALL: &[Workload] = &[
-    Workload { names: &["ready"], run: requests::ready },
-    Workload { names: &["create-100k", "get-100k", "update-100k", "list-500-of-100k"], run: requests::requests },
-    Workload { names: &["watch-100-event", "watch-1-event", "watch-100-latency"], run: watches::watches },
-    Workload { names: &["memory-100k"], run: memory::memory },
+    Workload {
+        names: &["ready"],
+        run: requests::ready,
+    },
+    Workload {
+        names: &["create-100k", "get-100k", "update-100k", "list-500-of-100k"],
+        run: requests::requests,
+    },
+    Workload {
+        names: &["watch-100-event", "watch-1-event", "watch-100-latency"],
+        run: watches::watches,
+    },
+    Workload {
+        names: &["memory-100k"],
+        run: memory::memory,
+    },
 ];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["--one", name, IMPLEMENTATION] => one(name, false),
-        ["--one", name, IMPLEMENTATION, "--quick"] => one(name, true),
+    match args
+        .iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .as_slice()
+    {
+        ["--one", name, IMPLEMENTATION] => measure(name, false),
+        ["--one", name, IMPLEMENTATION, "--quick"] => measure(name, true),
         ["--one", ..] => {
             eprintln!("--one takes a workload and {IMPLEMENTATION}; --list shows them");
             ExitCode::from(2)
         }
         ["--list"] => {
-            ALL.iter().flat_map(|workload| workload.names).for_each(|name| println!("{name} {IMPLEMENTATION}"));
+            ALL.iter()
+                .flat_map(|workload| workload.names)
+                .for_each(|name| println!("{name} {IMPLEMENTATION}"));
             ExitCode::SUCCESS
         }
-        // `cargo bench`: everything once, for people.
+        // `cargo bench` runs every workload once.
         _ => {
             for (name, unit, value) in ALL.iter().flat_map(|workload| (workload.run)(true)) {
                 println!("{name}: {value:.1} {unit}");
@@ -51,9 +71,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn one(name: &str, quick: bool) -> ExitCode {
+fn measure(name: &str, quick: bool) -> ExitCode {
     let Some(workload) = ALL.iter().find(|workload| workload.names.contains(&name)) else {
-        eprintln!("there is no workload '{name}'; --list shows them");
+        eprintln!("unknown workload '{name}'; --list shows them");
         return ExitCode::from(2);
     };
     for (workload, unit, value) in (workload.run)(quick) {

@@ -1,4 +1,4 @@
-//! What objects take in memory.
+//! Memory of stored objects.
 
 use crate::{
     Rows,
@@ -10,7 +10,7 @@ use std::alloc::System;
 #[global_allocator]
 static HEAP: Cap<System> = Cap::new(System, usize::MAX);
 
-/// The heap that 100,000 objects of 3 KB take, with a history of 1,000 changes, in percent of their JSON.
+/// Heap of 100,000 objects of 3 KB with a history of 1,000 changes, in percent of their JSON.
 pub(crate) fn memory(quick: bool) -> Rows {
     let count = if quick { 20_000 } else { 100_000 };
     let size = 3_000;

@@ -1,16 +1,21 @@
-//! The floor: what is left when the cache is taken away. A target that this misses is one that the machine forbids.
+//! Lower bounds of the workloads on this machine, measured without a cache.
 //!
-//! * `get`: one of 100,000 shared objects whose place is known. Its count goes up and down; there is no key, no hash, no table and no lock. The next get
-//!   begins when this one has its object, as it does for whoever wants to look into it: a processor fetches several of them at once if it is let.
-//! * `store-update`: a new object goes to the place of an old one, whose count goes down. Again nothing has to be found.
-//! * `update-while-list-max`: the longest time between two readings of the clock by a thread that does nothing else, while another lists everything.
-//! * `relist-stall-max`: a thread that reads nothing but the clock, while a list replaces everything in an informer beside it.
+//! A target below these values cannot be met.
+//!
+//! - `get`: clones an `Arc` at a known index, without key, hash, table or lock. Each get depends on
+//!   the previous one, so that the processor cannot overlap them.
+//! - `store-update`: replaces an `Arc` at a known index.
+//! - `update-while-list-max`: the longest time between two readings of the clock, while another
+//!   thread lists all objects.
+//! - `relist-stall-max`: the longest reading of the clock while a relist replaces all objects.
 
 use crate::{
     Rows, nanos, per_call,
     pods::{FIRST_REVISION, shuffled},
-    reads::{BATCH, fill, of_two},
-    stalls::{PACE, updates as paced, while_all_comes_anew, while_others_list},
+    reads::{BATCH, fill, per_get_on_two_threads},
+    stalls::{
+        UPDATE_INTERVAL, longest_read_during_relist, longest_while_listing, updates as update_count,
+    },
     writes::{COUNT, UPDATES, decoded},
 };
 use k8s_openapi::api::core::v1::Pod;
@@ -22,7 +27,7 @@ use std::{
 };
 use steersman::cache::{Query, bench};
 
-/// The floor of one or several workloads.
+/// The lower bound of one or several workloads.
 pub(crate) struct Floor {
     pub(crate) names: &'static [&'static str],
     pub(crate) unit: &'static str,
@@ -31,14 +36,30 @@ pub(crate) struct Floor {
 
 pub(crate) fn all() -> [Floor; 4] {
     [
-        Floor { names: &["get", "get-2t"], unit: "ns", run: gets },
-        Floor { names: &["store-update"], unit: "ns", run: |_| updates() },
-        Floor { names: &["update-while-list-max"], unit: "us", run: update_stall },
-        Floor { names: &["relist-stall-max"], unit: "us", run: |_| relist_stall() },
+        Floor {
+            names: &["get", "get-2t"],
+            unit: "ns",
+            run: gets,
+        },
+        Floor {
+            names: &["store-update"],
+            unit: "ns",
+            run: |_| updates(),
+        },
+        Floor {
+            names: &["update-while-list-max"],
+            unit: "us",
+            run: update_stall,
+        },
+        Floor {
+            names: &["relist-stall-max"],
+            unit: "us",
+            run: |_| relist_stall(),
+        },
     ]
 }
 
-/// 100,000 pods as an informer has them.
+/// Returns the 100,000 pods of an informer.
 fn pods() -> Vec<Arc<Pod>> {
     let (informer, feed) = bench::typed::<Pod>();
     fill(&feed);
@@ -48,36 +69,46 @@ fn pods() -> Vec<Arc<Pod>> {
 fn gets(quick: bool) -> Rows {
     let pods = pods();
     let order: Vec<usize> = shuffled(COUNT).take(COUNT).collect();
-    // Nobody else holds one: what is added to the next place is 0, but has to be waited for.
-    let batch = |places: &[usize]| {
-        places.iter().fold(0, |held, place| Arc::strong_count(&black_box(pods[place + held].clone())) - 2);
+    // The offset is always 0, but the next index depends on it.
+    let batch = |indexes: &[usize]| {
+        indexes.iter().fold(0, |offset, index| {
+            Arc::strong_count(&black_box(pods[index + offset].clone())) - 2
+        });
     };
     let mut next = order.chunks(BATCH).cycle();
     let one = per_call(quick, || batch(next.next().expect("for ever"))) / BATCH as f64;
-    vec![("get", one), ("get-2t", of_two(&order, quick, batch))]
+    vec![
+        ("get", one),
+        ("get-2t", per_get_on_two_threads(&order, quick, batch)),
+    ]
 }
 
 fn updates() -> Rows {
     let (_, feed) = bench::typed::<Pod>();
-    let mut there = decoded(&feed, 0..COUNT, FIRST_REVISION);
-    let held = there.clone();
-    let new = decoded(&feed, shuffled(COUNT).take(UPDATES), FIRST_REVISION + COUNT as u64);
+    let mut stored = decoded(&feed, 0..COUNT, FIRST_REVISION);
+    let kept_alive = stored.clone();
+    let new = decoded(
+        &feed,
+        shuffled(COUNT).take(UPDATES),
+        FIRST_REVISION + COUNT as u64,
+    );
     let start = Instant::now();
     for (object, number) in new.into_iter().zip(shuffled(COUNT)) {
-        drop(mem::replace(&mut there[number], object));
+        drop(mem::replace(&mut stored[number], object));
     }
     let update = nanos(start.elapsed(), UPDATES);
-    drop(held);
+    drop(kept_alive);
     vec![("store-update", update)]
 }
 
 fn update_stall(quick: bool) -> Rows {
     let (informer, feed) = bench::typed::<Pod>();
     fill(&feed);
-    while_others_list(&informer, || {
+    longest_while_listing(&informer, || {
         let begun = Instant::now();
-        let (mut last, mut longest) = (begun, Duration::ZERO);
-        while last - begun < PACE * paced(quick) as u32 {
+        let mut last = begun;
+        let mut longest = Duration::ZERO;
+        while last - begun < UPDATE_INTERVAL * update_count(quick) as u32 {
             let now = Instant::now();
             longest = longest.max(now - last);
             last = now;
@@ -87,5 +118,5 @@ fn update_stall(quick: bool) -> Rows {
 }
 
 fn relist_stall() -> Rows {
-    while_all_comes_anew(bench::typed::<Pod>(), |_, _| Some(()))
+    longest_read_during_relist(bench::typed::<Pod>(), |_, _| Some(()))
 }

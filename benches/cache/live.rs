@@ -1,8 +1,7 @@
-//! With a server, that of [`serve`](crate::serve), over a socket: an event's way from there to a worker, and how long it takes until everything
-//! is there.
+//! Workloads with a server ([`serve`](crate::serve)): events from the socket to a worker, and sync.
 
 use crate::{
-    FORMS, Form, Rows, Workload, micros, nanos, runtime,
+    REPRESENTATIONS, Representation, Rows, Workload, micros, nanos, runtime,
     serve::{events, objects},
 };
 use k8s_openapi::api::core::v1::Pod;
@@ -12,7 +11,7 @@ use std::{
     time::Instant,
 };
 use steersman::{
-    cache::{Cache, CacheOptions, Informer, Notice, Select},
+    cache::{Cache, CacheOptions, Informer, InformerEvent, Select},
     object::{KubeObject, Metadata, ObjectKey},
     workqueue::{Outcome, QueueOptions, WorkQueue},
 };
@@ -25,12 +24,12 @@ pub(crate) fn all() -> Vec<Workload> {
         Workload {
             names: &["ingest-event"],
             unit: "us",
-            forms: FORMS,
-            run: |form, quick| {
-                let time = match form {
-                    Form::Typed => ingest(Select::<Pod>::new(), quick),
-                    Form::Compact => ingest(Select::<Pod>::new().compact(), quick),
-                    Form::Metadata => ingest(Select::<Metadata<Pod>>::new(), quick),
+            representations: REPRESENTATIONS,
+            run: |representation, quick| {
+                let time = match representation {
+                    Representation::Typed => ingest(Select::<Pod>::new(), quick),
+                    Representation::Compact => ingest(Select::<Pod>::new().compact(), quick),
+                    Representation::Metadata => ingest(Select::<Metadata<Pod>>::new(), quick),
                 };
                 vec![("ingest-event", time)]
             },
@@ -38,36 +37,41 @@ pub(crate) fn all() -> Vec<Workload> {
         Workload {
             names: &["sync-100k-embedded"],
             unit: "ms",
-            forms: FORMS,
-            run: |form, quick| sync("sync-100k-embedded", form, quick),
+            representations: REPRESENTATIONS,
+            run: |representation, quick| sync("sync-100k-embedded", representation, quick),
         },
         Workload {
             names: &["sync-100k-real"],
             unit: "ms",
-            forms: FORMS,
-            run: |form, quick| sync("sync-100k-real", form, quick),
+            representations: REPRESENTATIONS,
+            run: |representation, quick| sync("sync-100k-real", representation, quick),
         },
     ]
 }
 
 async fn cache() -> Cache {
-    let config = Config::infer().await.expect("KUBECONFIG names the server: see `--serve`");
+    let config = Config::infer()
+        .await
+        .expect("KUBECONFIG is set to the output of `--serve`");
     Cache::new(config, CacheOptions::default()).expect("a client")
 }
 
-/// Socket, watch line, store, handler, queue, worker: wall time per event, from the first that the handler sees to the last that a worker gets.
+/// Wall time per event through socket, watch, store, handler and queue to a worker.
+///
+/// It starts with the first event of the handler and ends with the last item of a worker.
 fn ingest<K: KubeObject>(select: Select<K>, quick: bool) -> f64 {
     runtime().block_on(async {
         let cache = cache().await;
-        let informer: Informer<K> = cache.informer_of(select).expect("it can be declared");
+        let informer: Informer<K> = cache.informer_of(select).expect("a valid selection");
         let queue = WorkQueue::<ObjectKey>::new(QueueOptions::default());
-        let (begun, done) = (Arc::new(OnceLock::new()), Arc::new(Notify::new()));
+        let begun = Arc::new(OnceLock::new());
+        let done = Arc::new(Notify::new());
         let last = events::last(quick);
         let handler = {
             let (mut events, queue, begun) = (informer.events(), queue.clone(), begun.clone());
             tokio::spawn(async move {
                 while let Some(notice) = events.next().await {
-                    if let Notice::Event(event) = notice {
+                    if let InformerEvent::Event(event) = notice {
                         begun.get_or_init(Instant::now);
                         queue.add(event.object().key().clone());
                     }
@@ -91,20 +95,22 @@ fn ingest<K: KubeObject>(select: Select<K>, quick: bool) -> f64 {
         done.notified().await;
         let elapsed = begun.get().expect("there was an event").elapsed();
         drop(stop);
-        running.await.expect("the cache does not panic").expect("it ran");
+        running
+            .await
+            .expect("the cache does not panic")
+            .expect("the cache does not fail");
         handler.await.expect("the handler does not panic");
-        // Counted once all was told.
         assert_eq!(informer.stats().events, events::count(quick) as u64);
         nanos(elapsed, events::count(quick)) / 1e3
     })
 }
 
-fn sync(name: &'static str, form: Form, quick: bool) -> Rows {
+fn sync(name: &'static str, representation: Representation, quick: bool) -> Rows {
     let time = runtime().block_on(async {
-        match form {
-            Form::Typed => synced(Select::<Pod>::new(), quick).await,
-            Form::Compact => synced(Select::<Pod>::new().compact(), quick).await,
-            Form::Metadata => synced(Select::<Metadata<Pod>>::new(), quick).await,
+        match representation {
+            Representation::Typed => synced(Select::<Pod>::new(), quick).await,
+            Representation::Compact => synced(Select::<Pod>::new().compact(), quick).await,
+            Representation::Metadata => synced(Select::<Metadata<Pod>>::new(), quick).await,
         }
     });
     vec![(name, time)]
@@ -113,13 +119,16 @@ fn sync(name: &'static str, form: Form, quick: bool) -> Rows {
 async fn synced<K: KubeObject>(select: Select<K>, quick: bool) -> f64 {
     let start = Instant::now();
     let cache = cache().await;
-    let informer: Informer<K> = cache.informer_of(select).expect("it can be declared");
+    let informer: Informer<K> = cache.informer_of(select).expect("a valid selection");
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = tokio::spawn(cache.run_until(async { drop(stopped.await) }));
     informer.await_synced().await.expect("the server answers");
     let elapsed = micros(start.elapsed()) / 1e3;
     assert_eq!(informer.stats().objects, objects::count(quick));
     drop(stop);
-    running.await.expect("the cache does not panic").expect("it ran");
+    running
+        .await
+        .expect("the cache does not panic")
+        .expect("the cache does not fail");
     elapsed
 }

@@ -1,9 +1,11 @@
-//! The cache, measured.
+//! Benches of the cache, run by `cargo xtask bench cache --peers`.
 //!
-//! `cargo xtask bench cache --peers` runs these workloads beside client-go, controller-runtime and kube-runtime. The program speaks the protocol that
-//! all benches share: `--one WORKLOAD IMPLEMENTATION [--quick]` does one repetition and prints it as JSON, `--list` says what there is, `--objects`
-//! prints a hash of the objects. `--serve WORKLOAD [--quick]` is the server of a workload that needs one: it prints where its kubeconfig is, and
-//! serves everybody who is given that as `KUBECONFIG` until its input ends.
+//! | arguments | does |
+//! |---|---|
+//! | `--list` | prints the pairs of workload and implementation |
+//! | `--one WORKLOAD IMPLEMENTATION [--quick]` | runs one repetition and prints it as JSON |
+//! | `--objects` | prints a hash of the objects |
+//! | `--serve WORKLOAD [--quick]` | runs the server of a workload (see [`serve`]) |
 
 mod floor;
 mod handlers;
@@ -20,31 +22,35 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a repetition yields: workload and value.
+/// Result of a repetition: workload and value.
 type Rows = Vec<(&'static str, f64)>;
 
-/// One or several workloads measured in one go.
+/// One or several workloads that are measured together.
 struct Workload {
     names: &'static [&'static str],
     unit: &'static str,
-    forms: &'static [Form],
-    run: fn(Form, quick: bool) -> Rows,
+    representations: &'static [Representation],
+    run: fn(Representation, quick: bool) -> Rows,
 }
 
-/// How the informer keeps its objects: our implementations.
+/// Representation of the objects in the informer. Each is an implementation of its own.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Form {
+enum Representation {
     Typed,
     Compact,
     Metadata,
 }
 
-/// What is no informer at all.
+/// The implementation in [`floor`], which uses no informer.
 const FLOOR: &str = "floor";
 
-const FORMS: &[Form] = &[Form::Typed, Form::Compact, Form::Metadata];
+const REPRESENTATIONS: &[Representation] = &[
+    Representation::Typed,
+    Representation::Compact,
+    Representation::Metadata,
+];
 
-impl Form {
+impl Representation {
     fn name(self) -> &'static str {
         match self {
             Self::Typed => "steersman",
@@ -54,33 +60,48 @@ impl Form {
     }
 }
 
-/// Calls a generic function with an informer of that form and what feeds it.
-macro_rules! fed {
-    ($form:expr, $run:path $(, $argument:expr)*) => {{
+/// Calls a generic function with an informer of the representation and its feed.
+macro_rules! with_informer {
+    ($representation:expr, $run:path $(, $argument:expr)*) => {{
         use k8s_openapi::api::core::v1::Pod;
         use steersman::{cache::bench, object::Metadata};
-        match $form {
-            $crate::Form::Typed => $run(bench::typed::<Pod>() $(, $argument)*),
-            $crate::Form::Compact => $run(bench::compact::<Pod>() $(, $argument)*),
-            $crate::Form::Metadata => $run(bench::metadata::<Metadata<Pod>>() $(, $argument)*),
+        match $representation {
+            $crate::Representation::Typed => $run(bench::typed::<Pod>() $(, $argument)*),
+            $crate::Representation::Compact => $run(bench::compact::<Pod>() $(, $argument)*),
+            $crate::Representation::Metadata => $run(bench::metadata::<Metadata<Pod>>() $(, $argument)*),
         }
     }};
 }
-pub(crate) use fed;
+pub(crate) use with_informer;
 
 fn all() -> impl Iterator<Item = Workload> {
-    let parts = [memory::all(), writes::all(), reads::all(), stalls::all(), handlers::all(), live::all()];
+    let parts = [
+        memory::all(),
+        writes::all(),
+        reads::all(),
+        stalls::all(),
+        handlers::all(),
+        live::all(),
+    ];
     parts.into_iter().flatten()
 }
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+    match args
+        .iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .as_slice()
+    {
         ["--list"] => {
             for workload in all() {
-                for (name, form) in workload.names.iter().flat_map(|name| workload.forms.iter().map(move |f| (name, f)))
+                for (name, representation) in workload
+                    .names
+                    .iter()
+                    .flat_map(|name| workload.representations.iter().map(move |f| (name, f)))
                 {
-                    println!("{name} {}", form.name());
+                    println!("{name} {}", representation.name());
                 }
             }
             for name in floor::all().iter().flat_map(|floor| floor.names) {
@@ -92,12 +113,14 @@ fn main() -> ExitCode {
             println!("{}", pods::hash());
             ExitCode::SUCCESS
         }
-        ["--one", workload, implementation] => one(workload, implementation, false),
-        ["--one", workload, implementation, "--quick"] => one(workload, implementation, true),
+        ["--one", workload, implementation] => measure(workload, implementation, false),
+        ["--one", workload, implementation, "--quick"] => measure(workload, implementation, true),
         ["--serve", workload] => serve::run(workload, false),
         ["--serve", workload, "--quick"] => serve::run(workload, true),
-        ["--one" | "--serve", ..] => usage("--one takes a workload and an implementation, --serve a workload"),
-        // Whatever `cargo bench` is told is for criterion, which measures the queue.
+        ["--one" | "--serve", ..] => {
+            usage("--one takes a workload and an implementation, --serve a workload")
+        }
+        // Other arguments come from `cargo bench` and are meant for criterion.
         _ => {
             println!("the cache is measured by `cargo xtask bench cache`");
             ExitCode::SUCCESS
@@ -105,20 +128,29 @@ fn main() -> ExitCode {
     }
 }
 
-fn one(name: &str, implementation: &str, quick: bool) -> ExitCode {
+fn measure(name: &str, implementation: &str, quick: bool) -> ExitCode {
     let (unit, rows) = if implementation == FLOOR {
-        let Some(floor) = floor::all().into_iter().find(|floor| floor.names.contains(&name)) else {
-            return usage(&format!("{name} has no floor"));
+        let Some(floor) = floor::all()
+            .into_iter()
+            .find(|floor| floor.names.contains(&name))
+        else {
+            return usage(&format!("unknown workload '{name}' of {FLOOR}"));
         };
         (floor.unit, (floor.run)(quick))
     } else {
         let Some(workload) = all().find(|workload| workload.names.contains(&name)) else {
-            return usage(&format!("there is no workload '{name}'"));
+            return usage(&format!("unknown workload '{name}'"));
         };
-        let Some(form) = workload.forms.iter().find(|form| form.name() == implementation) else {
-            return usage(&format!("{name} has no implementation '{implementation}' here"));
+        let Some(representation) = workload
+            .representations
+            .iter()
+            .find(|representation| representation.name() == implementation)
+        else {
+            return usage(&format!(
+                "unknown implementation '{implementation}' of {name}"
+            ));
         };
-        (workload.unit, (workload.run)(*form, quick))
+        (workload.unit, (workload.run)(*representation, quick))
     };
     for (name, value) in rows {
         let row = serde_json::json!({
@@ -138,9 +170,12 @@ fn pick<T>(quick: bool, then: T, otherwise: T) -> T {
     if quick { then } else { otherwise }
 }
 
-/// A runtime like that of most programs: a thread per core.
+/// Creates a runtime with a thread per core, as most programs have it.
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime can be built")
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime can be built")
 }
 
 fn nanos(duration: Duration, items: usize) -> f64 {
@@ -151,12 +186,17 @@ fn micros(duration: Duration) -> f64 {
     duration.as_nanos() as f64 / 1e3
 }
 
-/// Nanoseconds of a call, on average over a part of a second, and over at least one call after the first.
+/// Returns the average nanoseconds of a call, after one call to warm up.
 fn per_call(quick: bool, mut call: impl FnMut()) -> f64 {
     call();
-    let (start, least) = (Instant::now(), pick(quick, Duration::from_millis(100), Duration::from_millis(400)));
+    let duration = pick(
+        quick,
+        Duration::from_millis(100),
+        Duration::from_millis(400),
+    );
+    let start = Instant::now();
     let mut calls = 0;
-    while calls == 0 || start.elapsed() < least {
+    while calls == 0 || start.elapsed() < duration {
         call();
         calls += 1;
     }

@@ -1,8 +1,9 @@
-//! The heap that an object takes once it is in the store, by how the informer keeps it. What is needed only to decode it is gone by then.
+//! Heap per object in the store, by representation. Temporary memory of decoding is not included.
 
 use crate::{
-    FORMS, Form, Workload, fed,
+    REPRESENTATIONS, Representation, Workload,
     pods::{FIRST_REVISION, Pods},
+    with_informer,
 };
 use cap::Cap;
 use k8s_openapi::api::core::v1::Pod;
@@ -12,7 +13,7 @@ use steersman::cache::{Informer, bench::Feed};
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// More make no difference to each.
+/// Number of objects. The heap per object does not change with more of them.
 const COUNT: usize = 20_000;
 
 pub(crate) fn all() -> Vec<Workload> {
@@ -20,22 +21,34 @@ pub(crate) fn all() -> Vec<Workload> {
         Workload {
             names: &["heap-per-object"],
             unit: "B",
-            forms: FORMS,
-            run: |form, _| vec![("heap-per-object", fed!(form, per_object, &Pods::new()))],
+            representations: REPRESENTATIONS,
+            run: |representation, _| {
+                vec![(
+                    "heap-per-object",
+                    with_informer!(representation, per_object, &Pods::new()),
+                )]
+            },
         },
         Workload {
             names: &["heap-per-object-managed"],
             unit: "B",
-            forms: FORMS,
-            run: |form, _| vec![("heap-per-object-managed", fed!(form, per_object, &Pods::with_managed_fields()))],
+            representations: REPRESENTATIONS,
+            run: |representation, _| {
+                vec![(
+                    "heap-per-object-managed",
+                    with_informer!(representation, per_object, &Pods::with_managed_fields()),
+                )]
+            },
         },
-        // Over the least that the type can take: a clone, whose lists have room for what is in them and no more. What serde reads takes a quarter more.
+        // Compared with a clone, whose collections have no spare capacity. Objects decoded by serde
+        // take a quarter more.
         Workload {
             names: &["heap-over-type"],
             unit: "B",
-            forms: &[Form::Typed],
-            run: |form, _| {
-                let over = fed!(form, per_object, &Pods::new()) - of_type(&Pods::new());
+            representations: &[Representation::Typed],
+            run: |representation, _| {
+                let over = with_informer!(representation, per_object, &Pods::new())
+                    - of_type(&Pods::new());
                 vec![("heap-over-type", over)]
             },
         },
@@ -55,11 +68,11 @@ fn per_object<K>((informer, feed): (Informer<K>, impl Feed), pods: &Pods) -> f64
 }
 
 fn of_type(pods: &Pods) -> f64 {
-    let mut held = Vec::with_capacity(COUNT);
+    let mut kept_alive = Vec::with_capacity(COUNT);
     let before = ALLOCATOR.allocated();
     for (number, revision) in (0..COUNT).zip(FIRST_REVISION..) {
         let pod: Pod = serde_json::from_str(&pods.json(number, revision)).expect("a pod");
-        held.push(Box::new(pod.clone()));
+        kept_alive.push(Box::new(pod.clone()));
     }
     (ALLOCATOR.allocated() - before) as f64 / COUNT as f64
 }

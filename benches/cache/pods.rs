@@ -1,35 +1,42 @@
-//! The pods of all cache benches: 3.8 KB of JSON, 6.2 KB with managed fields, the same bytes in Rust and in Go, which make them from the same two
-//! files by the same rule. `--objects` of every program prints a hash of the first ones, and `cargo xtask bench` compares them.
+//! The pods of the cache benches: 3.8 KB of JSON, 6.2 KB with managed fields.
 //!
-//! The rule: line breaks and indentation are left out; then `@NAME@` is replaced.
+//! The programs in Rust and Go generate the same bytes from the same two files: they remove line
+//! breaks and indentation, then replace each `@NAME@`. Each prints a hash of its first pods with
+//! `--objects`, and `cargo xtask bench` compares the hashes.
 
 use std::fmt::Write;
 
 const POD: &str = include_str!("../peers/cache/pod.json");
 const MANAGED_FIELDS: &str = include_str!("../peers/cache/managed-fields.json");
 
-/// Of 100,000: 1,000 in each namespace and on each node, 100 in each set, a tenth has each app.
+// Of 100,000 pods, each namespace and each node has 1,000, each set 100, and each app 10,000.
 pub(crate) const NAMESPACES: usize = 100;
 const NODES: usize = 100;
 const SETS: usize = 1_000;
 const APPS: usize = 10;
 
-/// The first revision that is given to an object: all have the same number of digits.
+/// First revision of an object. All revisions have the same number of digits.
 pub(crate) const FIRST_REVISION: u64 = 10_000_000;
 
 pub(crate) struct Pods {
-    /// Text and names in turn.
+    /// Literal text at even indexes, names of placeholders at odd ones.
     parts: Vec<String>,
     managed_fields: String,
 }
 
 impl Pods {
     pub(crate) fn new() -> Self {
-        Self { parts: joined(POD).split('@').map(Into::into).collect(), managed_fields: String::new() }
+        Self {
+            parts: minify(POD).split('@').map(Into::into).collect(),
+            managed_fields: String::new(),
+        }
     }
 
     pub(crate) fn with_managed_fields() -> Self {
-        Self { managed_fields: format!(r#","managedFields":{}"#, joined(MANAGED_FIELDS)), ..Self::new() }
+        Self {
+            managed_fields: format!(r#","managedFields":{}"#, minify(MANAGED_FIELDS)),
+            ..Self::new()
+        }
     }
 
     pub(crate) fn json(&self, number: usize, revision: u64) -> String {
@@ -46,23 +53,27 @@ impl Pods {
                 "MANAGED" => text.write_str(&self.managed_fields),
                 other => panic!("pod.json has an unknown @{other}@"),
             };
-            written.expect("a string takes everything");
+            written.expect("writing to a string does not fail");
         }
         text
     }
 }
 
-/// Namespace and name of a pod.
+/// Returns namespace and name of a pod.
 pub(crate) fn key(number: usize) -> (String, String) {
-    (format!("namespace-{:03}", number % NAMESPACES), format!("object-{number:08}"))
+    (
+        format!("namespace-{:03}", number % NAMESPACES),
+        format!("object-{number:08}"),
+    )
 }
 
-/// Numbers below `count` in an order that looks random, each once before any comes again. `count` is a power of ten.
+/// Iterates over the numbers below `count` in a scattered order, again and again. `count` must be a
+/// power of ten.
 pub(crate) fn shuffled(count: usize) -> impl Iterator<Item = usize> + Clone {
     (0..).map(move |number: usize| number * 7_919 % count)
 }
 
-/// FNV-1a of the first thousand pods, without and with managed fields.
+/// Returns the FNV-1a hash of the first thousand pods, without and with managed fields.
 pub(crate) fn hash() -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for pods in [Pods::new(), Pods::with_managed_fields()] {
@@ -75,6 +86,8 @@ pub(crate) fn hash() -> String {
     format!("{hash:016x}")
 }
 
-fn joined(file: &str) -> String {
-    file.lines().map(|line| line.trim_start_matches(' ')).collect()
+fn minify(file: &str) -> String {
+    file.lines()
+        .map(|line| line.trim_start_matches(' '))
+        .collect()
 }

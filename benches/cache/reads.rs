@@ -1,9 +1,11 @@
-//! Reading: one object, all of them, those with a label, those an index finds. As users do it: through the informer's handle, to views of the objects,
-//! and where it is said, to a `Vec` of them.
+//! Reads through the informer's handle: single objects, all objects, by label, and by index.
+//!
+//! Lists return views, and a `Vec` in the workloads whose name ends with `-vec`.
 
 use crate::{
-    FORMS, Rows, Workload, fed, nanos, per_call, pick,
+    REPRESENTATIONS, Rows, Workload, nanos, per_call, pick,
     pods::{self, FIRST_REVISION, shuffled},
+    with_informer,
     writes::{COUNT, decoded},
 };
 use kube::ResourceExt;
@@ -17,12 +19,17 @@ use steersman::{
     object::{KubeObject, ObjectKey},
 };
 
-/// Gets between two looks at the clock.
+/// Gets between two readings of the clock.
 pub(crate) const BATCH: usize = 100;
 
 pub(crate) fn all() -> Vec<Workload> {
     vec![
-        Workload { names: &["get", "get-2t"], unit: "ns", forms: FORMS, run: |form, quick| fed!(form, gets, quick) },
+        Workload {
+            names: &["get", "get-2t"],
+            unit: "ns",
+            representations: REPRESENTATIONS,
+            run: |representation, quick| with_informer!(representation, gets, quick),
+        },
         Workload {
             names: &[
                 "list-100k",
@@ -34,18 +41,21 @@ pub(crate) fn all() -> Vec<Workload> {
                 "index-100-vec",
             ],
             unit: "us",
-            forms: FORMS,
-            run: |form, quick| fed!(form, lists, quick),
+            representations: REPRESENTATIONS,
+            run: |representation, quick| with_informer!(representation, lists, quick),
         },
     ]
 }
 
-/// An informer that has 100,000 pods.
+/// Adds 100,000 pods to the informer.
 pub(crate) fn fill(feed: &impl Feed) {
-    feed.all(decoded(feed, 0..COUNT, FIRST_REVISION), FIRST_REVISION + COUNT as u64);
+    feed.all(
+        decoded(feed, 0..COUNT, FIRST_REVISION),
+        FIRST_REVISION + COUNT as u64,
+    );
 }
 
-/// Every key once, in an order that looks random.
+/// Returns every key once, in a scattered order.
 pub(crate) fn keys() -> Vec<ObjectKey> {
     let key = |number| {
         let (namespace, name) = pods::key(number);
@@ -64,17 +74,28 @@ fn gets<K: KubeObject>((informer, feed): (Informer<K>, impl Feed), quick: bool) 
         }
     };
     let one = per_call(quick, || batch(next.next().expect("for ever"))) / BATCH as f64;
-    vec![("get", one), ("get-2t", of_two(&keys, quick, batch))]
+    vec![
+        ("get", one),
+        ("get-2t", per_get_on_two_threads(&keys, quick, batch)),
+    ]
 }
 
-/// Wall time per get when two threads get different objects.
-pub(crate) fn of_two<T: Sync>(all: &[T], quick: bool, batch: impl Fn(&[T]) + Sync) -> f64 {
-    let least = pick(quick, Duration::from_millis(100), Duration::from_millis(400));
+/// Returns the wall time per get when two threads get different objects.
+pub(crate) fn per_get_on_two_threads<T: Sync>(
+    all: &[T],
+    quick: bool,
+    batch: impl Fn(&[T]) + Sync,
+) -> f64 {
+    let duration = pick(
+        quick,
+        Duration::from_millis(100),
+        Duration::from_millis(400),
+    );
     let start = Instant::now();
     let work = |some: &[T]| {
         let mut count = 0;
         let mut batches = some.chunks(BATCH).cycle();
-        while start.elapsed() < least {
+        while start.elapsed() < duration {
             batch(batches.next().expect("for ever"));
             count += BATCH;
         }
@@ -90,24 +111,43 @@ pub(crate) fn of_two<T: Sync>(all: &[T], quick: bool, batch: impl Fn(&[T]) + Syn
 
 fn lists<K: KubeObject>((informer, feed): (Informer<K>, impl Feed), quick: bool) -> Rows {
     fill(&feed);
-    let label = |name: &'static str| move |object: &K| object.labels().get(name).cloned().into_iter().collect();
-    let (by_node, by_set) = (informer.index(label("node")), informer.index(label("set")));
-    let (everything, tenth) = (Query::default(), Query::default().labels("app=app-3").expect("a selector"));
-    // As views, whose every entry is looked at.
-    let seen = |view: View<K>| view.iter().map(black_box).count();
+    let label = |name: &'static str| {
+        move |object: &K| object.labels().get(name).cloned().into_iter().collect()
+    };
+    let by_node = informer.index(label("node"));
+    let by_set = informer.index(label("set"));
+    let everything = Query::default();
+    let tenth = Query::default().labels("app=app-3").expect("a selector");
+    // Accesses every entry of a view.
+    let iterate = |view: View<K>| view.iter().map(black_box).count();
     let view = |query: &Query<K>, expected| {
-        per_call(quick, || assert_eq!(seen(informer.view(query).expect("synced")), expected))
+        per_call(quick, || {
+            assert_eq!(iterate(informer.view(query).expect("synced")), expected);
+        })
     };
     let list = |query: &Query<K>, expected| {
-        per_call(quick, || assert_eq!(black_box(informer.list(query).expect("synced")).len(), expected))
+        per_call(quick, || {
+            assert_eq!(
+                black_box(informer.list(query).expect("synced")).len(),
+                expected
+            );
+        })
     };
     let by = |index: &Index<K, String>, value: &str, expected| {
         let value = value.to_owned();
-        let view = per_call(quick, || assert_eq!(seen(index.view(&value).expect("synced")), expected));
-        let vec = per_call(quick, || assert_eq!(black_box(index.get(&value).expect("synced")).len(), expected));
+        let view = per_call(quick, || {
+            assert_eq!(iterate(index.view(&value).expect("synced")), expected);
+        });
+        let vec = per_call(quick, || {
+            assert_eq!(
+                black_box(index.get(&value).expect("synced")).len(),
+                expected
+            );
+        });
         (view, vec)
     };
-    let (thousand, hundred) = (by(&by_node, "node-042", 1_000), by(&by_set, "set-0042", 100));
+    let thousand = by(&by_node, "node-042", 1_000);
+    let hundred = by(&by_set, "set-0042", 100);
     let rows = [
         ("list-100k", view(&everything, COUNT)),
         ("list-100k-vec", list(&everything, COUNT)),

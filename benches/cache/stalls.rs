@@ -1,10 +1,10 @@
-//! The longest time that somebody waited for somebody else: a writer while another thread lists everything, a reader while a list replaces
-//! everything.
+//! The longest waits: of a writer while another thread lists, and of a reader during a relist.
 
 use crate::{
-    FORMS, Rows, Workload, fed, micros, pick,
+    REPRESENTATIONS, Rows, Workload, micros, pick,
     pods::{FIRST_REVISION, shuffled},
     reads::{fill, keys},
+    with_informer,
     writes::{COUNT, decoded},
 };
 use std::{
@@ -18,32 +18,40 @@ use steersman::{
     object::{KubeObject, ObjectKey},
 };
 
-/// From one update to the next: about what a busy cluster has, and long enough to meet many a list.
-pub(crate) const PACE: Duration = Duration::from_micros(100);
+/// Interval of updates: about that of a busy cluster, and long enough to overlap many lists.
+pub(crate) const UPDATE_INTERVAL: Duration = Duration::from_micros(100);
 
 pub(crate) fn all() -> Vec<Workload> {
     vec![
         Workload {
             names: &["update-while-list-max"],
             unit: "us",
-            forms: FORMS,
-            run: |form, quick| fed!(form, update_while_list, quick),
+            representations: REPRESENTATIONS,
+            run: |representation, quick| with_informer!(representation, update_while_list, quick),
         },
-        Workload { names: &["relist-stall-max"], unit: "us", forms: FORMS, run: |form, _| fed!(form, relist_stall) },
+        Workload {
+            names: &["relist-stall-max"],
+            unit: "us",
+            representations: REPRESENTATIONS,
+            run: |representation, _| with_informer!(representation, relist_stall),
+        },
     ]
 }
 
-fn update_while_list<K: KubeObject>((informer, feed): (Informer<K>, impl Feed), quick: bool) -> Rows {
+fn update_while_list<K: KubeObject>(
+    (informer, feed): (Informer<K>, impl Feed),
+    quick: bool,
+) -> Rows {
     fill(&feed);
     let later = FIRST_REVISION + COUNT as u64;
     let updates = decoded(&feed, shuffled(COUNT).take(updates(quick)), later);
-    while_others_list(&informer, || {
+    longest_while_listing(&informer, || {
         let mut longest = Duration::ZERO;
         for (object, revision) in updates.into_iter().zip(later..) {
             let start = Instant::now();
             feed.store(object, revision);
             longest = longest.max(start.elapsed());
-            while start.elapsed() < PACE {
+            while start.elapsed() < UPDATE_INTERVAL {
                 spin_loop();
             }
         }
@@ -55,13 +63,19 @@ pub(crate) fn updates(quick: bool) -> usize {
     pick(quick, 5_000, 20_000)
 }
 
-/// What this says was longest, while another thread lists everything again and again.
-pub(crate) fn while_others_list<K: KubeObject>(informer: &Informer<K>, longest: impl FnOnce() -> Duration) -> Rows {
+/// Runs `longest`, which measures a duration, while another thread lists all objects in a loop.
+pub(crate) fn longest_while_listing<K: KubeObject>(
+    informer: &Informer<K>,
+    longest: impl FnOnce() -> Duration,
+) -> Rows {
     let stop = AtomicBool::new(false);
     let longest = thread::scope(|scope| {
         let reader = scope.spawn(|| {
             while !stop.load(Relaxed) {
-                assert_eq!(black_box(informer.list(&Query::default()).expect("synced")).len(), COUNT);
+                assert_eq!(
+                    black_box(informer.list(&Query::default()).expect("synced")).len(),
+                    COUNT
+                );
             }
         });
         let longest = longest();
@@ -72,12 +86,12 @@ pub(crate) fn while_others_list<K: KubeObject>(informer: &Informer<K>, longest: 
     vec![("update-while-list-max", micros(longest))]
 }
 
-fn relist_stall<K: KubeObject>(fed: (Informer<K>, impl Feed)) -> Rows {
-    while_all_comes_anew(fed, |informer, key| informer.get(key).expect("synced"))
+fn relist_stall<K: KubeObject>(informer: (Informer<K>, impl Feed)) -> Rows {
+    longest_read_during_relist(informer, |informer, key| informer.get(key).expect("synced"))
 }
 
-/// The longest read while every object comes anew: nothing of the old state can stay.
-pub(crate) fn while_all_comes_anew<K: KubeObject, T>(
+/// Measures the longest read while a relist replaces every object.
+pub(crate) fn longest_read_during_relist<K: KubeObject, T>(
     (informer, feed): (Informer<K>, impl Feed),
     read: impl Fn(&Informer<K>, &ObjectKey) -> Option<T> + Sync,
 ) -> Rows {
@@ -100,7 +114,7 @@ pub(crate) fn while_all_comes_anew<K: KubeObject, T>(
             }
             longest
         });
-        // It has begun by then.
+        // The reader starts meanwhile.
         thread::sleep(Duration::from_millis(50));
         feed.all(objects, later + COUNT as u64);
         stop.store(true, Relaxed);

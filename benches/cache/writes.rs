@@ -1,9 +1,9 @@
-//! Putting objects into the store, and others in their place. They are decoded before the clock starts, and freed after it
-//! has stopped.
+//! Adds and updates of the store. Objects are decoded before the measurement and freed after it.
 
 use crate::{
-    FORMS, Rows, Workload, fed, nanos,
+    REPRESENTATIONS, Rows, Workload, nanos,
     pods::{FIRST_REVISION, Pods, shuffled},
+    with_informer,
 };
 use std::time::Instant;
 use steersman::cache::{Informer, bench::Feed};
@@ -15,8 +15,8 @@ pub(crate) fn all() -> Vec<Workload> {
     vec![Workload {
         names: &["store-add-100k", "store-update"],
         unit: "ns",
-        forms: FORMS,
-        run: |form, _| fed!(form, add_and_update),
+        representations: REPRESENTATIONS,
+        run: |representation, _| with_informer!(representation, add_and_update),
     }]
 }
 
@@ -30,18 +30,25 @@ fn add_and_update<K>((informer, feed): (Informer<K>, impl Feed)) -> Rows {
         nanos(start.elapsed(), count)
     };
     let first = decoded(&feed, 0..COUNT, FIRST_REVISION);
-    let held = first.clone();
+    let kept_alive = first.clone();
     let add = put(first, FIRST_REVISION);
     assert_eq!(informer.stats().objects, COUNT);
     let later = FIRST_REVISION + COUNT as u64;
     let update = put(decoded(&feed, shuffled(COUNT).take(UPDATES), later), later);
-    drop(held);
+    drop(kept_alive);
     assert_eq!(informer.stats().objects, COUNT);
     vec![("store-add-100k", add), ("store-update", update)]
 }
 
-/// Pods of these numbers, at revisions from this one on.
-pub(crate) fn decoded<F: Feed>(feed: &F, numbers: impl Iterator<Item = usize>, revision: u64) -> Vec<F::Object> {
+/// Decodes the pods with these numbers, with increasing revisions from `revision` on.
+pub(crate) fn decoded<F: Feed>(
+    feed: &F,
+    numbers: impl Iterator<Item = usize>,
+    revision: u64,
+) -> Vec<F::Object> {
     let pods = Pods::new();
-    numbers.zip(revision..).map(|(number, revision)| feed.decode(pods.json(number, revision).as_bytes())).collect()
+    numbers
+        .zip(revision..)
+        .map(|(number, revision)| feed.decode(pods.json(number, revision).as_bytes()))
+        .collect()
 }

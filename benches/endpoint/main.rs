@@ -1,12 +1,14 @@
-//! The endpoint's controller, measured: from the start of a manager until 1,000 control planes, whose outputs are there already, have been told of; and the calls that it takes,
-//! for each of them.
+//! Benches of the endpoint controller, run by `cargo xtask bench endpoint`.
 //!
-//! `cargo xtask bench endpoint` shows the table. The program speaks the protocol of all benches here: `--one WORKLOAD IMPLEMENTATION [--quick]` does one repetition and prints it as
-//! JSON, `--list` says what there is.
+//! They measure the time from the start of a manager until the endpoints of 1,000 control planes,
+//! whose outputs exist already, are propagated, and the calls per control plane.
+//!
+//! `--list` prints the pairs of workload and implementation. `--one WORKLOAD IMPLEMENTATION
+//! [--quick]` runs one repetition and prints it as JSON.
 
-mod many;
+mod control_planes;
 
-use many::Many;
+use control_planes::ControlPlanes;
 use std::{process::ExitCode, time::Duration, time::Instant};
 use tokio::{
     runtime::{Builder, Runtime},
@@ -16,8 +18,12 @@ use tokio::{
 const IMPLEMENTATION: &str = "steersman-controllers";
 const PLANES: usize = 1_000;
 
-/// One or several workloads measured in one go: names, unit, values.
-type Workload = (&'static [&'static str], &'static str, fn() -> anyhow::Result<Vec<f64>>);
+/// One or several workloads that are measured together: names, unit, values.
+type Workload = (
+    &'static [&'static str],
+    &'static str,
+    fn() -> anyhow::Result<Vec<f64>>,
+);
 
 const WORKLOADS: &[Workload] = &[
     (&["endpoint-1000"], "ms", || time(None)),
@@ -26,7 +32,7 @@ const WORKLOADS: &[Workload] = &[
     (CALLS, "calls", calls),
 ];
 
-/// For each control plane: what is written, objects that are read, everything else, and what a second manager writes.
+/// Calls per control plane: writes, reads of objects, other calls, and writes of a second manager.
 const CALLS: &[&str] = &[
     "calls-patch-captcontrolplanes",
     "calls-patch-captcontrolplanes-status",
@@ -38,26 +44,40 @@ const CALLS: &[&str] = &[
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+    match args
+        .iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .as_slice()
+    {
         ["--list"] => {
-            WORKLOADS.iter().flat_map(|(names, ..)| *names).for_each(|name| println!("{name} {IMPLEMENTATION}"));
+            WORKLOADS
+                .iter()
+                .flat_map(|(names, ..)| *names)
+                .for_each(|name| println!("{name} {IMPLEMENTATION}"));
             ExitCode::SUCCESS
         }
-        ["--one", workload, IMPLEMENTATION] | ["--one", workload, IMPLEMENTATION, "--quick"] => one(workload),
+        ["--one", workload, IMPLEMENTATION] | ["--one", workload, IMPLEMENTATION, "--quick"] => {
+            measure(workload)
+        }
         ["--one", ..] => usage("--one takes a workload and an implementation"),
-        // `cargo bench`: everything once, for people.
-        _ => said(WORKLOADS.iter().try_for_each(|(names, unit, run)| {
-            names.iter().zip(run()?).for_each(|(name, value)| println!("{name}: {value:.1} {unit}"));
+        // `cargo bench` runs every workload once.
+        _ => exit_code(WORKLOADS.iter().try_for_each(|(names, unit, run)| {
+            names
+                .iter()
+                .zip(run()?)
+                .for_each(|(name, value)| println!("{name}: {value:.1} {unit}"));
             Ok(())
         })),
     }
 }
 
-fn one(name: &str) -> ExitCode {
-    let Some((names, unit, run)) = WORKLOADS.iter().find(|(names, ..)| names.contains(&name)) else {
-        return usage(&format!("there is no workload '{name}'"));
+fn measure(name: &str) -> ExitCode {
+    let Some((names, unit, run)) = WORKLOADS.iter().find(|(names, ..)| names.contains(&name))
+    else {
+        return usage(&format!("unknown workload '{name}'"));
     };
-    said(run().map(|values| {
+    exit_code(run().map(|values| {
         for (name, value) in names.iter().zip(values) {
             let row =
                 serde_json::json!({"workload": name, "implementation": IMPLEMENTATION, "unit": unit, "value": value});
@@ -66,7 +86,7 @@ fn one(name: &str) -> ExitCode {
     }))
 }
 
-fn said(run: anyhow::Result<()>) -> ExitCode {
+fn exit_code(run: anyhow::Result<()>) -> ExitCode {
     run.map_or_else(
         |error| {
             eprintln!("{error:#}");
@@ -81,71 +101,92 @@ fn usage(problem: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// A runtime like that of most programs: a thread per core.
+/// Creates a runtime with a thread per core, as most programs have it.
 fn runtime() -> anyhow::Result<Runtime> {
     Ok(Builder::new_multi_thread().enable_all().build()?)
 }
 
-/// From the start of a manager until all is propagated.
+/// Time from the start of a manager until all endpoints are propagated.
 fn time(workers: Option<usize>) -> anyhow::Result<Vec<f64>> {
     runtime()?.block_on(async {
-        let many = Many::new(PLANES).await?;
-        let began = Instant::now();
-        let running = many.start(workers)?;
-        many.propagated().await?;
-        let took = began.elapsed();
+        let planes = ControlPlanes::new(PLANES).await?;
+        let begun = Instant::now();
+        let running = planes.start(workers)?;
+        planes.wait_until_propagated().await?;
+        let elapsed = begun.elapsed();
         running.stop().await?;
-        Ok(vec![milliseconds(took)])
+        Ok(vec![milliseconds(elapsed)])
     })
 }
 
-/// The same where nothing is left to do.
+/// Time of a second manager, which finds all endpoints propagated.
 fn again() -> anyhow::Result<Vec<f64>> {
     runtime()?.block_on(async {
-        let many = Many::new(PLANES).await?;
-        let first = many.start(None)?;
-        many.propagated().await?;
+        let planes = ControlPlanes::new(PLANES).await?;
+        let first = planes.start(None)?;
+        planes.wait_until_propagated().await?;
         first.stop().await?;
-        Ok(vec![milliseconds(looked_at_again(&many).await?)])
+        Ok(vec![milliseconds(reconcile_again(&planes).await?)])
     })
 }
 
-/// From the start of another manager until each control plane has been looked at.
-async fn looked_at_again(many: &Many) -> anyhow::Result<Duration> {
-    let began = Instant::now();
-    let running = many.start(None)?;
-    while running.done() < PLANES as u64 {
+/// Returns the time from the start of another manager until each control plane is reconciled.
+async fn reconcile_again(planes: &ControlPlanes) -> anyhow::Result<Duration> {
+    let begun = Instant::now();
+    let running = planes.start(None)?;
+    while running.completed_reconciles() < PLANES as u64 {
         sleep(Duration::from_millis(1)).await;
     }
-    let took = began.elapsed();
+    let elapsed = begun.elapsed();
     running.stop().await?;
-    Ok(took)
+    Ok(elapsed)
 }
 
 fn calls() -> anyhow::Result<Vec<f64>> {
     runtime()?.block_on(async {
-        let many = Many::new(PLANES).await?;
-        let first = many.start(None)?;
-        many.propagated().await?;
+        let planes = ControlPlanes::new(PLANES).await?;
+        let first = planes.start(None)?;
+        planes.wait_until_propagated().await?;
         first.stop().await?;
-        let mut calls = many.calls();
-        let patches = ["patch captcontrolplanes", "patch captcontrolplanes/status", "patch clusters"];
-        let mut counts = patches.map(|patch| calls.remove(patch).unwrap_or_default()).to_vec();
-        let (gets, others): (Vec<_>, Vec<_>) = calls.into_iter().partition(|(call, _)| is_get(call));
-        counts.extend([gets, others].map(|calls| calls.iter().map(|(_, many)| many).sum::<usize>()));
-        looked_at_again(&many).await?;
-        counts.push(many.calls().iter().filter(|(call, _)| is_write(call)).map(|(_, many)| many).sum());
-        Ok(counts.into_iter().map(|count| count as f64 / PLANES as f64).collect())
+        let mut calls = planes.calls();
+        let patches = [
+            "patch captcontrolplanes",
+            "patch captcontrolplanes/status",
+            "patch clusters",
+        ];
+        let mut counts = patches
+            .map(|patch| calls.remove(patch).unwrap_or_default())
+            .to_vec();
+        let (gets, others): (Vec<_>, Vec<_>) =
+            calls.into_iter().partition(|(call, _)| is_get(call));
+        counts.extend(
+            [gets, others].map(|calls| calls.iter().map(|(_, count)| count).sum::<usize>()),
+        );
+        reconcile_again(&planes).await?;
+        counts.push(
+            planes
+                .calls()
+                .iter()
+                .filter(|(call, _)| is_write(call))
+                .map(|(_, count)| count)
+                .sum(),
+        );
+        Ok(counts
+            .into_iter()
+            .map(|count| count as f64 / PLANES as f64)
+            .collect())
     })
 }
 
-/// Of an object; what is asked of the server itself has no resource.
+/// Returns whether a call reads an object. Discovery has no resource.
 fn is_get(call: &str) -> bool {
     call.starts_with("get ") && !call.ends_with(' ')
 }
 
 fn is_write(call: &str) -> bool {
-    ["create", "patch", "update", "delete"].iter().any(|verb| call.starts_with(verb))
+    ["create", "patch", "update", "delete"]
+        .iter()
+        .any(|verb| call.starts_with(verb))
 }
 
 fn milliseconds(time: Duration) -> f64 {

@@ -1,4 +1,4 @@
-// Delayed and rate-limited adds: what taking them in costs, and how late they fire.
+// Cost and lateness of delayed and rate-limited adds.
 package main
 
 import (
@@ -39,8 +39,8 @@ func addAfter(implementation string, _ bool) ([]float64, error) {
 
 // rateLimited adds a million distinct keys through the rate limiter. Their
 // delay is the limiter's first one, 5 ms, so most of them become ready while
-// later ones are still being added. The clock stops when every key waits or is
-// ready; the last few milliseconds' worth still waits.
+// later ones are still being added. The measurement ends when the queue has
+// taken in every key; those of the last milliseconds are not ready yet.
 func rateLimited(implementation string, _ bool) ([]float64, error) {
 	keys := makeKeys(1_000_000)
 	q, absorb := newAbsorbingQueue(implementation)
@@ -116,7 +116,7 @@ func fire(implementation string, _ bool) ([]float64, error) {
 	}
 	absorb()
 	if inserted := time.Since(start); inserted > lead {
-		fmt.Fprintf(os.Stderr, "peers: inserting took %v, past the first due time: lateness is overstated\n", inserted)
+		fmt.Fprintf(os.Stderr, "peers: inserting took %v, past the first due time; lateness is overstated\n", inserted)
 	}
 	working.wait()
 	working.stop()

@@ -1,4 +1,4 @@
-// The keys every workload uses, and delays for them.
+// The keys of all workloads, and their delays.
 package main
 
 import (
@@ -14,7 +14,7 @@ func makeKeys(n int) []key {
 	return openloop.Keys(n)
 }
 
-// number is the index makeKeys gave the key.
+// number returns the index of a key from makeKeys.
 func number(k key) int {
 	return openloop.Number(k.Name)
 }

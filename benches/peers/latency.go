@@ -1,5 +1,5 @@
-// Open-loop workloads: a producer that keeps a fixed rate, eight workers, and
-// the time or the CPU it takes to bring an item from one to the other.
+// Latency and CPU time of items from a producer with a fixed rate to eight
+// workers.
 package main
 
 import "steersman.dev/benches/peers/openloop"
@@ -16,7 +16,7 @@ func latencyWorkloads() []workload {
 func latency(rate int, names []string, wanted ...float64) workload {
 	run := func(implementation string, quick bool) ([]float64, error) {
 		loop := openloop.New(rate, pick(quick, 1, 2))
-		if err := through(newQueue(implementation), loop); err != nil {
+		if err := sendAll(newQueue(implementation), loop); err != nil {
 			return nil, err
 		}
 		return openloop.Percentiles(loop.Latencies, wanted...), nil
@@ -24,8 +24,8 @@ func latency(rate int, names []string, wanted ...float64) workload {
 	return workload{names: names, unit: "us", run: run}
 }
 
-// cpu measures the CPU time of the whole process per item of the 10,000 per
-// second loop, less that of the same producer without a queue.
+// cpu measures the CPU time of the process per item at 10,000 items per second,
+// less that of the same producer without a queue.
 func cpu(implementation string, quick bool) ([]float64, error) {
 	loop := openloop.New(10_000, pick(quick, 1, 2))
 	idle, err := openloop.ProcessTime(func() error {
@@ -35,14 +35,14 @@ func cpu(implementation string, quick bool) ([]float64, error) {
 		return nil, err
 	}
 	used, err := openloop.ProcessTime(func() error {
-		return through(newQueue(implementation), loop)
+		return sendAll(newQueue(implementation), loop)
 	})
 	return []float64{openloop.Microseconds(used-idle) / float64(len(loop.Keys))}, err
 }
 
-// through sends every key through the queue, which fills in the latencies, and
+// sendAll sends every key through the queue, which records the latencies, and
 // shuts the queue down.
-func through(q queue, loop *openloop.Loop) error {
+func sendAll(q queue, loop *openloop.Loop) error {
 	working := startWorkers(q, 8, len(loop.Keys), func(k key) { loop.Arrived(k.Name) })
 	defer working.stop()
 	if err := loop.Produce(q.Add); err != nil {

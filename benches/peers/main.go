@@ -11,13 +11,13 @@ import (
 	"steersman.dev/benches/peers/report"
 )
 
-// workload is one thing to run. It yields one value per name, in that order:
-// asking for any of the names runs it and prints all of them.
+// workload is run as a unit. It returns one value per name, in that order.
+// Requesting any of the names prints all of them.
 type workload struct {
 	names []string
 	unit  string
 	run   func(implementation string, quick bool) ([]float64, error)
-	// prioritiesOnly leaves out the implementations without priorities.
+	// prioritiesOnly excludes implementations without priorities.
 	prioritiesOnly bool
 }
 

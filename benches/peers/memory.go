@@ -1,5 +1,5 @@
-// Memory workloads: heap bytes per key of a queue that holds a million keys,
-// or a quarter of a million with --quick, which fills its maps about as well.
+// Heap bytes per key of a queue with a million keys, or a quarter of it with
+// --quick, which gives its maps about the same load factor.
 package main
 
 import (
@@ -43,9 +43,9 @@ func bytesDelayed(implementation string, quick bool) ([]float64, error) {
 	return values, err
 }
 
-// bytesLimited waits until the limiter's 5 ms have passed for all keys, so it
-// is what a ready key takes plus what the limiter remembers of it, plus
-// whatever the queue keeps of the room the keys took while they waited.
+// bytesLimited waits until the limiter's delay of 5 ms has passed for all keys.
+// The result includes a ready key, the limiter's state of it, and memory that
+// the queue has not released since the keys were delayed.
 func bytesLimited(implementation string, quick bool) ([]float64, error) {
 	keys := heldKeys(quick)
 	return heapPerKey(implementation, keys, func(q queue, _ func()) error {
@@ -63,8 +63,8 @@ func expectReady(q queue, want int) error {
 	return nil
 }
 
-// heapPerKey is the growth of the live heap, divided by the number of keys,
-// from before the queue exists to when it is full. The keys are alive all along.
+// heapPerKey returns the growth of the live heap per key, from before the queue
+// exists to when it is full. The keys are allocated before.
 func heapPerKey(implementation string, keys []key, fill func(q queue, absorb func()) error) ([]float64, error) {
 	before := liveHeap()
 	q, absorb := newAbsorbingQueue(implementation)
@@ -72,8 +72,8 @@ func heapPerKey(implementation string, keys []key, fill func(q queue, absorb fun
 	if err := fill(q, absorb); err != nil {
 		return nil, err
 	}
-	// controller-runtime sizes its next add buffer like the last one. This
-	// leaves it with an empty one, as some later quiet add would.
+	// controller-runtime allocates its next add buffer with the size of the
+	// last one. This empties the buffer, as a later add would.
 	q.Len()
 	q.Len()
 	after := liveHeap()
@@ -82,8 +82,8 @@ func heapPerKey(implementation string, keys []key, fill func(q queue, absorb fun
 	return []float64{(float64(after) - float64(before)) / float64(len(keys))}, nil
 }
 
-// liveHeap collects twice, so that what the first collection only released
-// (finalizers, pools) is gone too.
+// liveHeap collects garbage twice, because the first collection only releases
+// objects with finalizers and pools.
 func liveHeap() uint64 {
 	runtime.GC()
 	runtime.GC()

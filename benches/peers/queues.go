@@ -1,5 +1,5 @@
-// The four implementations: how each queue is built, with or without metrics,
-// and how a workload learns that a queue has taken in everything it was given.
+// The four implementations, with and without metrics, and how a workload waits
+// until a queue has taken in all adds.
 package main
 
 import (
@@ -21,10 +21,10 @@ var implementations = []string{clientGo, clientGoProm, controllerRuntime, contro
 
 type queue = workqueue.TypedRateLimitingInterface[key]
 
-// metricsName is what switches metrics on and off. Importing priorityqueue
-// makes controller-runtime's Prometheus provider the process-wide one, in its
-// init. Both libraries consult it only for queues that have a name: an unnamed
-// queue gets an empty implementation of their internal metrics interface.
+// metricsName returns a name for implementations with metrics. Importing
+// priorityqueue sets controller-runtime's Prometheus provider for the process.
+// Both libraries use it only for queues with a name. An unnamed queue gets an
+// empty implementation of the internal metrics interface.
 func metricsName(implementation string) string {
 	if strings.HasSuffix(implementation, "+prom") {
 		return "bench"
@@ -36,8 +36,8 @@ func hasPriorities(implementation string) bool {
 	return strings.HasPrefix(implementation, controllerRuntime)
 }
 
-// limiter is the per-item part of both libraries' default, without the
-// client-go default's overall token bucket.
+// limiter returns the per-item part of both libraries' default, without
+// client-go's token bucket.
 func limiter() workqueue.TypedRateLimiter[key] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[key](5*time.Millisecond, 1000*time.Second)
 }
@@ -56,16 +56,16 @@ func newPriorityQueue(implementation string) priorityqueue.PriorityQueue[key] {
 	})
 }
 
-// newAbsorbingQueue builds the same queue as newQueue, with a function that
-// returns once every earlier AddAfter and AddRateLimited has reached its place
-// inside the queue.
+// newAbsorbingQueue returns the same queue as newQueue, and a function that
+// waits until the queue has processed all earlier AddAfter and AddRateLimited
+// calls.
 //
 // controller-runtime buffers adds, and Len empties that buffer.
 //
-// client-go sends delayed adds through a channel to one goroutine. A marker
-// sent last, already due when it arrives, is handed on by that goroutine to the
-// inner queue after it has dealt with everything before it; markedQueue is
-// that inner queue and reports the marker.
+// client-go sends delayed adds through a channel to one goroutine. The function
+// adds a marker that is already due. The goroutine passes it to the inner queue
+// after all earlier adds. markedQueue is that inner queue and reports the
+// marker.
 func newAbsorbingQueue(implementation string) (queue, func()) {
 	if hasPriorities(implementation) {
 		q := newPriorityQueue(implementation)

@@ -1,5 +1,5 @@
-// Checks that metrics are on where they should be and off where they should
-// not, and that no workload starts from a wrong idea of a queue.
+// Checks which implementations have metrics, and that the function of
+// newAbsorbingQueue waits for delayed adds.
 package main
 
 import (
@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// samples counts, by metric name, what the process-wide registry holds about
-// work queues: counter values and histogram observations, zero for gauges.
+// samples returns the metrics of work queues in the process-wide registry by
+// name: counter values and numbers of histogram observations, zero for gauges.
 func samples(t *testing.T) map[string]float64 {
 	t.Helper()
 	families, err := metrics.Registry.Gather()
@@ -33,7 +33,7 @@ func samples(t *testing.T) map[string]float64 {
 	return found
 }
 
-func TestMetricsAreOnOnlyWhereTheyShouldBe(t *testing.T) {
+func TestOnlyImplementationsWithMetricsReportThem(t *testing.T) {
 	for _, implementation := range implementations {
 		for _, build := range []func() (queue, func()){
 			func() (queue, func()) { return newQueue(implementation), func() {} },
@@ -54,7 +54,7 @@ func TestMetricsAreOnOnlyWhereTheyShouldBe(t *testing.T) {
 
 			if metricsName(implementation) == "" {
 				if !maps.Equal(before, after) {
-					t.Errorf("%s: metrics moved from %v to %v", implementation, before, after)
+					t.Errorf("%s: metrics changed from %v to %v", implementation, before, after)
 				}
 				continue
 			}
@@ -77,7 +77,7 @@ func TestMetricsAreOnOnlyWhereTheyShouldBe(t *testing.T) {
 	}
 }
 
-func TestAbsorbReturnsWhenDelayedKeysAreIn(t *testing.T) {
+func TestAbsorbWaitsForDelayedAdds(t *testing.T) {
 	for _, implementation := range implementations {
 		q, absorb := newAbsorbingQueue(implementation)
 		for _, k := range makeKeys(5000) {

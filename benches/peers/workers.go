@@ -1,4 +1,4 @@
-// Worker goroutines.
+// The workers of the workloads.
 package main
 
 import (
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// workers get, handle and finish items until there have been as many as expected.
+// workers get, handle and finish items until they have processed all.
 type workers struct {
 	queue    queue
 	group    sync.WaitGroup
@@ -15,9 +15,9 @@ type workers struct {
 }
 
 // startWorkers starts count goroutines that stop after total items. Each item
-// costs one shared atomic increment on top of the queue's work: a priority
-// queue drops what it holds when it shuts down, so nothing else can end the
-// run. handle is called first thing after Get.
+// costs one shared atomic increment in addition to the queue's work. The count
+// is needed because a priority queue drops its items when it shuts down. handle
+// is called directly after Get.
 func startWorkers(q queue, count, total int, handle func(key)) *workers {
 	w := &workers{queue: q, finished: make(chan struct{})}
 	var processed atomic.Int64
@@ -50,7 +50,7 @@ func (w *workers) stop() {
 	w.group.Wait()
 }
 
-// perItem is the wall time of one item in nanoseconds.
+// perItem returns the wall time per item in nanoseconds.
 func perItem(elapsed time.Duration, items int) []float64 {
 	return []float64{float64(elapsed.Nanoseconds()) / float64(items)}
 }

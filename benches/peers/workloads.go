@@ -1,4 +1,4 @@
-// Throughput workloads: plain adds, gets and dones, on one goroutine or many.
+// Throughput of adds, gets and dones, on one or many goroutines.
 package main
 
 import (
@@ -44,9 +44,8 @@ func steady(implementation string, quick bool) ([]float64, error) {
 	return perItem(time.Since(start), items), nil
 }
 
-// fillDrain adds size distinct keys and then gets and finishes all of them,
-// the given number of times on one queue. Before the clock starts it does so
-// once with the first warm keys.
+// fillDrain adds size distinct keys, then gets and finishes all of them, in
+// several rounds on one queue. The first warm keys warm it up.
 func fillDrain(name string, size, quickRounds, fullRounds, warm int) workload {
 	run := func(implementation string, quick bool) ([]float64, error) {
 		keys := makeKeys(size)
@@ -79,7 +78,7 @@ func drain(q queue, count int) {
 }
 
 // manyToMany lets producers add equal shares of distinct keys while workers
-// get and finish them. All goroutines exist before the clock starts.
+// get and finish them. All goroutines exist before the measurement.
 func manyToMany(producers, workerCount int) workload {
 	run := func(implementation string, quick bool) ([]float64, error) {
 		total := pick(quick, 200_000, 1_000_000)
@@ -109,8 +108,8 @@ func manyToMany(producers, workerCount int) workload {
 	return workload{names: []string{fmt.Sprintf("mpmc-%dp%dw", producers, workerCount)}, unit: "ns", run: run}
 }
 
-// dedup adds 1000 keys a thousand times each while nobody gets. The final Len
-// makes controller-runtime apply the adds it still holds in its buffer.
+// dedup adds 1000 keys a thousand times each without a worker. The final Len
+// makes controller-runtime apply the adds in its buffer.
 func dedup(implementation string, _ bool) ([]float64, error) {
 	const adds = 1_000_000
 	keys := makeKeys(1_000)
@@ -129,7 +128,7 @@ func dedup(implementation string, _ bool) ([]float64, error) {
 	return perItem(elapsed, adds), nil
 }
 
-// priorities is fillDrain over 100 priorities, one after the other.
+// priorities adds and drains keys of 100 priorities in turn.
 func priorities(implementation string, quick bool) ([]float64, error) {
 	const size = 100_000
 	keys := makeKeys(size)

@@ -1,7 +1,9 @@
-//! The floor: what no queue of keys with many workers can leave out if its items say how long they waited. A key is hashed once, and stays
-//! with the queue while a worker has a clone; the time is read when it is added and when it is handed out, as cheaply as we can; the lock is taken
-//! as often; and a key wakes a getter if one sleeps. Nothing finds a key again, so one may be there twice; there are no priorities, no
-//! delays, no backoff, no shutdown and nothing to look at. A target that this misses is one that the machine forbids.
+//! A minimal queue, as the lower bound of the workloads on this machine.
+//!
+//! It does what every queue of keys with many workers must do if it reports waiting times: it
+//! hashes a key once and keeps a clone, reads the clock on add and on get, takes the lock as often,
+//! and wakes a waiting getter. It has no deduplication, priorities, delays, backoff, shutdown or
+//! introspection. A target below its values cannot be met.
 
 use crate::{Setup, workloads::Queue};
 use hashbrown::DefaultHashBuilder;
@@ -29,7 +31,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     ready: VecDeque<(ObjectKey, u64)>,
-    asleep: Vec<Waker>,
+    waiters: Vec<Waker>,
 }
 
 pub(crate) struct Item {
@@ -38,12 +40,12 @@ pub(crate) struct Item {
 }
 
 impl Floor {
-    /// The next key; without one, `waker` is called when one comes.
+    /// Returns the next key. Without one, stores `waker` for the next add.
     fn take(&self, waker: Option<&Waker>) -> Option<[ObjectKey; 2]> {
         let now = stamp();
         let mut state = self.0.state.lock();
         let Some((key, added)) = state.ready.pop_front() else {
-            state.asleep.extend(waker.cloned());
+            state.waiters.extend(waker.cloned());
             return None;
         };
         black_box(now.saturating_sub(added));
@@ -62,21 +64,29 @@ impl Queue for Floor {
         black_box(self.0.hasher.hash_one(&key));
         let mut state = self.0.state.lock();
         state.ready.push_back((key, stamp()));
-        let waker = state.asleep.pop();
+        let waker = state.waiters.pop();
         drop(state);
         waker.into_iter().for_each(Waker::wake);
     }
 
     fn try_get(&self) -> Option<Item> {
-        self.take(None).map(|keys| Item { queue: self.clone(), keys })
+        self.take(None).map(|keys| Item {
+            queue: self.clone(),
+            keys,
+        })
     }
 
     fn get(&self) -> impl Future<Output = Option<Item>> + Send {
         poll_fn(|cx| {
             let progress = ready!(coop::poll_proceed(cx));
-            let Some(keys) = self.take(Some(cx.waker())) else { return Poll::Pending };
+            let Some(keys) = self.take(Some(cx.waker())) else {
+                return Poll::Pending;
+            };
             progress.made_progress();
-            Poll::Ready(Some(Item { queue: self.clone(), keys }))
+            Poll::Ready(Some(Item {
+                queue: self.clone(),
+                keys,
+            }))
         })
     }
 
@@ -88,7 +98,9 @@ impl Queue for Floor {
     async fn done_and_get(mut item: Item) -> Option<Item> {
         item.keys = poll_fn(|cx| {
             let progress = ready!(coop::poll_proceed(cx));
-            let Some(keys) = item.queue.take(Some(cx.waker())) else { return Poll::Pending };
+            let Some(keys) = item.queue.take(Some(cx.waker())) else {
+                return Poll::Pending;
+            };
             progress.made_progress();
             Poll::Ready(keys)
         })

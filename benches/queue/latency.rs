@@ -1,4 +1,4 @@
-//! A producer that keeps a fixed rate, eight workers, and the time or the CPU it takes to bring an item from one to the other.
+//! Latency and CPU time of items from a producer with a fixed rate to eight workers.
 
 use crate::{
     Rows, Setup, Workload, keys, number,
@@ -19,7 +19,9 @@ pub(crate) fn all() -> Vec<Workload> {
         Workload {
             names: &["latency-10k-p50", "latency-10k-p99"],
             unit: "us",
-            run: |setup| two_percentiles(["latency-10k-p50", "latency-10k-p99"], latencies(setup, 1)),
+            run: |setup| {
+                two_percentiles(["latency-10k-p50", "latency-10k-p99"], latencies(setup, 1))
+            },
         },
         Workload {
             names: &["latency-100k-p99"],
@@ -30,7 +32,11 @@ pub(crate) fn all() -> Vec<Workload> {
                 vec![("latency-100k-p99", percentile(&latencies, 99.0))]
             },
         },
-        Workload { names: &["cpu-10k"], unit: "us", run: cpu },
+        Workload {
+            names: &["cpu-10k"],
+            unit: "us",
+            run: cpu,
+        },
     ]
 }
 
@@ -51,7 +57,7 @@ fn spawn_workers(queue: &WorkQueue<ObjectKey>, items: &Arc<OpenLoop>) {
     }
 }
 
-/// The time from just before `add` to just after `get`.
+/// Time from just before `add` to just after `get`.
 fn latencies(setup: &Setup, per_tick: usize) -> Vec<f64> {
     let keys = keys(count(setup, per_tick));
     let items = OpenLoop::new(keys.len());
@@ -60,7 +66,11 @@ fn latencies(setup: &Setup, per_tick: usize) -> Vec<f64> {
         spawn_workers(&queue, &items);
         let producer = tokio::spawn({
             let (queue, items) = (queue.clone(), items.clone());
-            async move { items.produce(TICK, per_tick, |number| queue.add(keys[number].clone())).await }
+            async move {
+                items
+                    .produce(TICK, per_tick, |number| queue.add(keys[number].clone()))
+                    .await;
+            }
         });
         producer.await.expect("the producer does not panic");
         queue.drain().await;
@@ -68,7 +78,8 @@ fn latencies(setup: &Setup, per_tick: usize) -> Vec<f64> {
     items.latencies()
 }
 
-/// CPU time of the whole process per item at 10,000 items per second, less that of the same producer without a queue.
+/// CPU time of the process per item at 10,000 items per second, less that of the same producer
+/// without a queue.
 fn cpu(setup: &Setup) -> Rows {
     let keys = keys(count(setup, 1));
     let items = OpenLoop::new(keys.len());
@@ -77,11 +88,16 @@ fn cpu(setup: &Setup) -> Rows {
     let produce = |mut add: Box<dyn FnMut(usize) + Send>| {
         let (clock, items) = (CpuClock::start(), items.clone());
         let producer = runtime.spawn(async move { items.produce(TICK, 1, &mut add).await });
-        runtime.block_on(producer).expect("the producer does not panic");
+        runtime
+            .block_on(producer)
+            .expect("the producer does not panic");
         clock.elapsed()
     };
     let idle = produce(Box::new(|_| ()));
     runtime.block_on(async { spawn_workers(&queue, &items) });
     let used = produce(Box::new(move |number| queue.add(keys[number].clone())));
-    vec![("cpu-10k", micros(used.saturating_sub(idle)) / items.len() as f64)]
+    vec![(
+        "cpu-10k",
+        micros(used.saturating_sub(idle)) / items.len() as f64,
+    )]
 }

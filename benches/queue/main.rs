@@ -1,8 +1,8 @@
-//! The work queue, measured.
+//! Benches of the work queue, run by `cargo bench` and `cargo xtask bench queue --peers`.
 //!
-//! `cargo bench` runs the criterion benches. `cargo xtask bench queue --peers` runs the same workloads beside client-go,
-//! controller-runtime and kube-runtime; for that this program also speaks the protocol that all of them share: `--one WORKLOAD
-//! IMPLEMENTATION [--quick]` does one repetition and prints it as JSON, `--list` says what there is.
+//! `cargo bench` runs the criterion benches. xtask uses `--list`, which prints the pairs of
+//! workload and implementation, and `--one WORKLOAD IMPLEMENTATION [--quick]`, which runs one
+//! repetition and prints it as JSON.
 
 mod criterion;
 mod floor;
@@ -22,17 +22,17 @@ use steersman::{
 };
 use workloads::plain;
 
-/// What a repetition yields: workload and value.
+/// Result of a repetition: workload and value.
 type Rows = Vec<(&'static str, f64)>;
 
-/// One or several workloads measured in one go.
+/// One or several workloads that are measured together.
 struct Workload {
     names: &'static [&'static str],
     unit: &'static str,
     run: fn(&Setup) -> Rows,
 }
 
-/// How a workload is to be run.
+/// Options of a repetition.
 struct Setup {
     metrics: bool,
     quick: bool,
@@ -41,7 +41,11 @@ struct Setup {
 
 impl Setup {
     fn new(metrics: bool, quick: bool) -> Self {
-        Self { metrics, quick, prometheus: Prometheus::default() }
+        Self {
+            metrics,
+            quick,
+            prometheus: Prometheus::default(),
+        }
     }
 
     fn queue(&self) -> WorkQueue<ObjectKey> {
@@ -63,12 +67,22 @@ const METRICS: &str = "steersman+metrics";
 const FLOOR: &str = "floor";
 
 fn all() -> impl Iterator<Item = Workload> {
-    workloads::all().into_iter().chain(timers::all()).chain(latency::all()).chain(memory::all()).chain(snapshot::all())
+    workloads::all()
+        .into_iter()
+        .chain(timers::all())
+        .chain(latency::all())
+        .chain(memory::all())
+        .chain(snapshot::all())
 }
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+    match args
+        .iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .as_slice()
+    {
         ["--list"] => {
             for name in all().flat_map(|workload| workload.names) {
                 println!("{name} {BARE}\n{name} {METRICS}");
@@ -78,8 +92,8 @@ fn main() -> ExitCode {
             }
             ExitCode::SUCCESS
         }
-        ["--one", workload, implementation] => one(workload, implementation, false),
-        ["--one", workload, implementation, "--quick"] => one(workload, implementation, true),
+        ["--one", workload, implementation] => measure(workload, implementation, false),
+        ["--one", workload, implementation, "--quick"] => measure(workload, implementation, true),
         ["--one", ..] => usage("--one takes a workload and an implementation"),
         _ => {
             criterion::run();
@@ -88,14 +102,19 @@ fn main() -> ExitCode {
     }
 }
 
-fn one(name: &str, implementation: &str, quick: bool) -> ExitCode {
+fn measure(name: &str, implementation: &str, quick: bool) -> ExitCode {
     let workloads = match implementation {
         BARE | METRICS => all().collect(),
         FLOOR => plain::<Floor>(),
-        _ => return usage(&format!("there is no implementation '{implementation}' here")),
+        _ => {
+            return usage(&format!("unknown implementation '{implementation}'"));
+        }
     };
-    let Some(workload) = workloads.iter().find(|workload| workload.names.contains(&name)) else {
-        return usage(&format!("there is no workload '{name}' for '{implementation}'"));
+    let Some(workload) = workloads
+        .iter()
+        .find(|workload| workload.names.contains(&name))
+    else {
+        return usage(&format!("unknown workload '{name}' of '{implementation}'"));
     };
     for (name, value) in (workload.run)(&Setup::new(implementation == METRICS, quick)) {
         let row = serde_json::json!({
@@ -111,17 +130,30 @@ fn usage(problem: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Keys of about 30 bytes, over 100 namespaces.
+/// Returns keys of about 30 bytes in 100 namespaces.
 fn keys(count: usize) -> Vec<ObjectKey> {
-    (0..count).map(|i| ObjectKey::new(&format!("namespace-{:03}", i % 100), &format!("object-{i:08}"))).collect()
+    (0..count)
+        .map(|i| {
+            ObjectKey::new(
+                format!("namespace-{:03}", i % 100),
+                format!("object-{i:08}"),
+            )
+        })
+        .collect()
 }
 
-/// The number that [`keys`] gave a key.
+/// Returns the number of a key from [`keys`].
 fn number(key: &ObjectKey) -> usize {
-    key.name().bytes().skip("object-".len()).fold(0, |number, digit| number * 10 + usize::from(digit - b'0'))
+    key.name()
+        .bytes()
+        .skip("object-".len())
+        .fold(0, |number, digit| number * 10 + usize::from(digit - b'0'))
 }
 
-/// A runtime like that of most programs: a thread per core.
+/// Creates a runtime with a thread per core, as most programs have it.
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime can be built")
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime can be built")
 }

@@ -1,5 +1,6 @@
-//! Bytes per key of a queue that holds a million (a quarter of it with `--quick`). The keys' own heap is not counted: it is shared and was there before. Every key has
-//! reasons.
+//! Bytes per key of a queue with a million keys, or a quarter of it with `--quick`.
+//!
+//! Every key has a reason. The heap of the keys is shared with the bench and not counted.
 
 use crate::{Setup, Workload, keys, timers::delay};
 use cap::Cap;
@@ -13,7 +14,7 @@ use steersman::{
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 const MILLION: usize = 1_000_000;
-/// Fills the tables as much as a million does.
+/// Gives the hash tables the same load factor as a million.
 const QUICK: usize = 250_000;
 
 pub(crate) fn all() -> Vec<Workload> {
@@ -27,28 +28,48 @@ pub(crate) fn all() -> Vec<Workload> {
             names: &["bytes-delayed"],
             unit: "B",
             run: |setup| {
-                vec![("bytes-delayed", bytes_per_key(setup, |i| Add { after: Some(delay(i)), ..Add::default() }))]
+                vec![(
+                    "bytes-delayed",
+                    bytes_per_key(setup, |i| Add {
+                        after: Some(delay(i)),
+                        ..Add::default()
+                    }),
+                )]
             },
         },
         Workload {
             names: &["bytes-limited"],
             unit: "B",
             run: |setup| {
-                vec![("bytes-limited", bytes_per_key(setup, |_| Add { rate_limited: true, ..Add::default() }))]
+                vec![(
+                    "bytes-limited",
+                    bytes_per_key(setup, |_| Add {
+                        rate_limited: true,
+                        ..Add::default()
+                    }),
+                )]
             },
         },
     ]
 }
 
 fn bytes_per_key(setup: &Setup, add: impl Fn(usize) -> Add) -> f64 {
-    let reasons: Vec<Reason> = (0..16).map(|i| format!("Deployment changed, in way {i}").into()).collect();
+    let reasons: Vec<Reason> = (0..16)
+        .map(|i| format!("Deployment changed, reason {i}").into())
+        .collect();
     let keys = keys(setup.pick(QUICK, MILLION));
     let before = ALLOCATOR.allocated();
     let queue: WorkQueue<ObjectKey> = setup.queue();
     for (i, key) in keys.iter().enumerate() {
-        queue.add_with(key.clone(), Add { reason: Some(reasons[i % 16].clone()), ..add(i) });
+        queue.add_with(
+            key.clone(),
+            Add {
+                reason: Some(reasons[i % 16].clone()),
+                ..add(i)
+            },
+        );
     }
-    // Those that were limited are ready by then, as with the peers: what that takes is kept.
+    // Wait until rate-limited keys are ready, as the peers do.
     while add(0).rate_limited && queue.len() < keys.len() {}
     (ALLOCATOR.allocated() - before) as f64 / keys.len() as f64
 }

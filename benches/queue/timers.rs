@@ -1,6 +1,8 @@
-//! Delays: what adding one costs, and how late it fires.
+//! Cost and lateness of delayed adds.
 
-use crate::{Rows, Setup, Workload, keys, number, open_loop::percentile, runtime, workloads::per_item};
+use crate::{
+    Rows, Setup, Workload, keys, number, open_loop::percentile, runtime, workloads::per_item,
+};
 use std::{
     sync::{Arc, Mutex},
     time::{Duration, Instant},
@@ -11,14 +13,30 @@ const MILLION: usize = 1_000_000;
 
 pub(crate) fn all() -> Vec<Workload> {
     vec![
-        Workload { names: &["add-after-1m"], unit: "ns", run: add_after },
-        Workload { names: &["rate-limited-1m"], unit: "ns", run: rate_limited },
-        Workload { names: &["add-after-lateness-p50", "add-after-lateness-p99"], unit: "us", run: sparse },
-        Workload { names: &["fire-100k-p50", "fire-100k-p99"], unit: "us", run: fire },
+        Workload {
+            names: &["add-after-1m"],
+            unit: "ns",
+            run: add_after,
+        },
+        Workload {
+            names: &["rate-limited-1m"],
+            unit: "ns",
+            run: rate_limited,
+        },
+        Workload {
+            names: &["add-after-lateness-p50", "add-after-lateness-p99"],
+            unit: "us",
+            run: sparse,
+        },
+        Workload {
+            names: &["fire-100k-p50", "fire-100k-p99"],
+            unit: "us",
+            run: fire,
+        },
     ]
 }
 
-/// Delays spread over 1 h to 2 h, in an order that looks random.
+/// Returns delays between 1 h and 2 h in a scattered order.
 pub(crate) fn delay(i: usize) -> Duration {
     let draw = (i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
     Duration::from_hours(1) + Duration::from_micros(draw * 3_600_000_000 / (1 << 24))
@@ -36,7 +54,8 @@ fn add_after(setup: &Setup) -> Rows {
     vec![("add-after-1m", per_item(elapsed, MILLION))]
 }
 
-/// The limiter's 5 ms pass meanwhile, so that making keys ready is included, but for the last of them: as for the peers.
+/// The limiter's delay of 5 ms ends while others are added, so the time includes making most keys
+/// ready, as for the peers.
 fn rate_limited(setup: &Setup) -> Rows {
     let keys = keys(MILLION);
     let queue = setup.queue();
@@ -50,7 +69,7 @@ fn rate_limited(setup: &Setup) -> Rows {
     vec![("rate-limited-1m", per_item(elapsed, MILLION))]
 }
 
-/// One delay of 5 ms after another, one worker asleep in `get`.
+/// Delays of 5 ms, one after another, with one worker that waits in `get`.
 fn sparse(setup: &Setup) -> Rows {
     let keys = keys(setup.pick(100, 200));
     let queue = setup.queue();
@@ -74,10 +93,13 @@ fn sparse(setup: &Setup) -> Rows {
         }
         lateness
     });
-    two_percentiles(["add-after-lateness-p50", "add-after-lateness-p99"], lateness)
+    two_percentiles(
+        ["add-after-lateness-p50", "add-after-lateness-p99"],
+        lateness,
+    )
 }
 
-/// 100,000 delays that end evenly over one second, eight workers.
+/// 100,000 delays that end evenly distributed over one second, with eight workers.
 fn fire(setup: &Setup) -> Rows {
     const SIZE: usize = 100_000;
     let keys = keys(SIZE);
@@ -116,7 +138,10 @@ fn fire(setup: &Setup) -> Rows {
 
 pub(crate) fn two_percentiles(names: [&'static str; 2], mut values: Vec<f64>) -> Rows {
     values.sort_by(f64::total_cmp);
-    vec![(names[0], percentile(&values, 50.0)), (names[1], percentile(&values, 99.0))]
+    vec![
+        (names[0], percentile(&values, 50.0)),
+        (names[1], percentile(&values, 99.0)),
+    ]
 }
 
 pub(crate) fn micros(duration: Duration) -> f64 {

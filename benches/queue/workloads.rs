@@ -1,4 +1,4 @@
-//! Throughput: plain adds, gets and finishes, by one or by many.
+//! Throughput of adds, gets and finishes, with one or many producers and workers.
 
 use crate::{Rows, Setup, Workload, keys, runtime};
 use std::{
@@ -14,7 +14,7 @@ use steersman::{
 };
 use tokio::sync::{Barrier, Notify};
 
-/// What the plain workloads ask of a queue: of ours, and of the [floor](crate::floor).
+/// Operations of the plain workloads, for our queue and the [floor](crate::floor).
 pub(crate) trait Queue: Clone + Send + Sync + 'static {
     type Item: Send;
     fn new(setup: &Setup) -> Self;
@@ -55,26 +55,48 @@ impl Queue for WorkQueue<ObjectKey> {
 
 pub(crate) fn all() -> Vec<Workload> {
     let mut all = plain::<WorkQueue<ObjectKey>>();
-    all.push(Workload { names: &["dedup-1m"], unit: "ns", run: dedup });
-    all.push(Workload { names: &["priorities-100k"], unit: "ns", run: priorities });
+    all.push(Workload {
+        names: &["dedup-1m"],
+        unit: "ns",
+        run: dedup,
+    });
+    all.push(Workload {
+        names: &["priorities-100k"],
+        unit: "ns",
+        run: priorities,
+    });
     all
 }
 
 pub(crate) fn plain<Q: Queue>() -> Vec<Workload> {
-    let workload = |names, run| Workload { names, unit: "ns", run };
+    let workload = |names, run| Workload {
+        names,
+        unit: "ns",
+        run,
+    };
     vec![
         workload(&["steady"], steady::<Q>),
-        workload(&["filldrain-1k"], |s| fill_drain::<Q>(s, "filldrain-1k", 1_000, (200, 1000))),
-        workload(&["filldrain-100k"], |s| fill_drain::<Q>(s, "filldrain-100k", 100_000, (2, 10))),
-        workload(&["filldrain-1m"], |s| fill_drain::<Q>(s, "filldrain-1m", 1_000_000, (1, 1))),
+        workload(&["filldrain-1k"], |s| {
+            fill_drain::<Q>(s, "filldrain-1k", 1_000, (200, 1000))
+        }),
+        workload(&["filldrain-100k"], |s| {
+            fill_drain::<Q>(s, "filldrain-100k", 100_000, (2, 10))
+        }),
+        workload(&["filldrain-1m"], |s| {
+            fill_drain::<Q>(s, "filldrain-1m", 1_000_000, (1, 1))
+        }),
         workload(&["mpmc-1p1w"], |s| many_to_many::<Q>(s, "mpmc-1p1w", 1, 1)),
         workload(&["mpmc-8p8w"], |s| many_to_many::<Q>(s, "mpmc-8p8w", 8, 8)),
-        workload(&["mpmc-64p64w"], |s| many_to_many::<Q>(s, "mpmc-64p64w", 64, 64)),
-        workload(&["mpmc-1p64w"], |s| many_to_many::<Q>(s, "mpmc-1p64w", 1, 64)),
+        workload(&["mpmc-64p64w"], |s| {
+            many_to_many::<Q>(s, "mpmc-64p64w", 64, 64)
+        }),
+        workload(&["mpmc-1p64w"], |s| {
+            many_to_many::<Q>(s, "mpmc-1p64w", 1, 64)
+        }),
     ]
 }
 
-/// Add, get and finish one key at a time, over 1024 keys in turn.
+/// Adds, gets and finishes one key at a time, over 1024 keys in turn.
 fn steady<Q: Queue>(setup: &Setup) -> Rows {
     let keys = keys(1024);
     let items = setup.pick(300_000, 2_000_000);
@@ -85,7 +107,7 @@ fn steady<Q: Queue>(setup: &Setup) -> Rows {
     vec![("steady", per_item(start.elapsed(), items))]
 }
 
-/// A worker's loop: it finishes a key when it gets the next.
+/// The loop of a worker, which finishes a key when it gets the next.
 pub(crate) fn cycle<Q: Queue>(queue: &Q, keys: &[ObjectKey], items: usize) {
     let mut keys = keys.iter().cycle().take(items);
     keys.by_ref().take(1).for_each(|key| queue.add(key.clone()));
@@ -97,8 +119,14 @@ pub(crate) fn cycle<Q: Queue>(queue: &Q, keys: &[ObjectKey], items: usize) {
     assert!(Q::done_and_try_get(item).is_none());
 }
 
-/// Add distinct keys, then get and finish all of them, a number of times on one queue. A tenth goes through it before.
-fn fill_drain<Q: Queue>(setup: &Setup, name: &'static str, size: usize, (quick, full): (usize, usize)) -> Rows {
+/// Adds distinct keys, then gets and finishes all of them, in several rounds on one queue. A tenth
+/// of the keys warms it up.
+fn fill_drain<Q: Queue>(
+    setup: &Setup,
+    name: &'static str,
+    size: usize,
+    (quick, full): (usize, usize),
+) -> Rows {
     let keys = keys(size);
     let rounds = setup.pick(quick, full);
     let queue = Q::new(setup);
@@ -124,16 +152,30 @@ fn drain<Q: Queue>(queue: &Q) {
     }
 }
 
-/// Producers add equal shares of distinct keys while workers get and finish them. All of them are tasks, and all exist before
-/// the clock starts. A producer gives way as tokio's own resources do, every 128 adds: unlike Go's runtime, tokio's does not
-/// interrupt a task.
-fn many_to_many<Q: Queue>(setup: &Setup, name: &'static str, producers: usize, workers: usize) -> Rows {
+/// Producers add equal shares of distinct keys while workers get and finish them.
+///
+/// All producers and workers are tasks that exist before the measurement. A producer yields every
+/// 128 adds, tokio's cooperative budget. Unlike Go's runtime, tokio does not preempt tasks.
+fn many_to_many<Q: Queue>(
+    setup: &Setup,
+    name: &'static str,
+    producers: usize,
+    workers: usize,
+) -> Rows {
     let total = setup.pick(200_000, 1_000_000);
     let keys: Arc<[ObjectKey]> = keys(total).into();
-    vec![(name, per_item(pass(&Q::new(setup), &keys, producers, workers), total))]
+    vec![(
+        name,
+        per_item(pass(&Q::new(setup), &keys, producers, workers), total),
+    )]
 }
 
-pub(crate) fn pass<Q: Queue>(queue: &Q, keys: &Arc<[ObjectKey]>, producers: usize, workers: usize) -> Duration {
+pub(crate) fn pass<Q: Queue>(
+    queue: &Q,
+    keys: &Arc<[ObjectKey]>,
+    producers: usize,
+    workers: usize,
+) -> Duration {
     runtime().block_on(async {
         let total = keys.len();
         let begin = Arc::new(Barrier::new(producers + 1));
@@ -167,7 +209,7 @@ pub(crate) fn pass<Q: Queue>(queue: &Q, keys: &Arc<[ObjectKey]>, producers: usiz
     })
 }
 
-/// Add 1000 keys a thousand times each while nobody gets.
+/// Adds 1000 keys a thousand times each without a worker.
 fn dedup(setup: &Setup) -> Rows {
     const ADDS: usize = 1_000_000;
     let keys = keys(1_000);
@@ -182,7 +224,7 @@ fn dedup(setup: &Setup) -> Rows {
     vec![("dedup-1m", per_item(elapsed, ADDS))]
 }
 
-/// Fill and drain over 100 priorities.
+/// Adds and drains keys of 100 priorities.
 fn priorities(setup: &Setup) -> Rows {
     const SIZE: usize = 100_000;
     let keys = keys(SIZE);
@@ -197,7 +239,13 @@ fn priorities(setup: &Setup) -> Rows {
 
 pub(crate) fn fill_and_drain_priorities(queue: &WorkQueue<ObjectKey>, keys: &[ObjectKey]) {
     for (key, level) in keys.iter().zip((0..100).cycle()) {
-        queue.add_with(key.clone(), Add { priority: Some(Priority(level)), ..Add::default() });
+        queue.add_with(
+            key.clone(),
+            Add {
+                priority: Some(Priority(level)),
+                ..Add::default()
+            },
+        );
     }
     drain(queue);
 }

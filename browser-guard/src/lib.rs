@@ -33,7 +33,7 @@ use std::{error::Error, fmt, net::IpAddr};
 
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 /// Health pages: the kubelet asks for them with the pod's address as the host.
-const HEALTH: [&str; 3] = ["/healthz", "/livez", "/readyz"];
+const HEALTH: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Decides whether a request can come from a web page of another site.
 ///
@@ -53,14 +53,16 @@ impl BrowserGuard {
             let host = host.into();
             Host::configured(&host).ok_or(InvalidHost(host))
         });
-        Ok(Self { hosts: hosts.collect::<Result<_, _>>()? })
+        Ok(Self {
+            hosts: hosts.collect::<Result<_, _>>()?,
+        })
     }
 
     /// Checks the head of a request. `has_body` tells whether a body follows.
     ///
-    /// Health pages (`/healthz`, `/livez`, `/readyz` and below) accept every host, also a missing
-    /// one. The host is the authority of the request's target (`:authority` in HTTP/2) and that of
-    /// each `Host` header: all have to be accepted.
+    /// Health pages (`/healthz`, `/readyz` and below) accept every host, also a missing one. The
+    /// host is the authority of the request's target (`:authority` in HTTP/2) and that of each
+    /// `Host` header: all have to be accepted.
     pub fn check(&self, request: &Parts, has_body: bool) -> Result<(), Rejection> {
         let hosts: Vec<String> = hosts(request).collect();
         if !is_health(request.uri.path()) {
@@ -74,11 +76,18 @@ impl BrowserGuard {
         let headers = &request.headers;
         for origin in headers.get_all(ORIGIN) {
             let origin = text(origin);
-            if !hosts.first().is_some_and(|host| is_origin_of(&origin, host)) {
+            if !hosts
+                .first()
+                .is_some_and(|host| is_origin_of(&origin, host))
+            {
                 return Err(Rejection::Origin(origin));
             }
         }
-        if headers.get_all(SEC_FETCH_SITE).iter().any(|site| site == "cross-site") {
+        if headers
+            .get_all(SEC_FETCH_SITE)
+            .iter()
+            .any(|site| site == "cross-site")
+        {
             return Err(Rejection::CrossSite);
         }
         let is_untyped = headers.get(CONTENT_TYPE).is_none_or(HeaderValue::is_empty);
@@ -110,7 +119,10 @@ impl Host {
         }
         let authority: Authority = text.parse().ok()?;
         let host = authority.host();
-        match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        match host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'))
+        {
             Some(address) => address.parse().ok().map(Self::address),
             None => Self::named(host),
         }
@@ -119,7 +131,11 @@ impl Host {
     /// Parses a configured host. An IPv6 address may have brackets.
     fn configured(text: &str) -> Option<Self> {
         let address = text.trim_start_matches('[').trim_end_matches(']');
-        address.parse().ok().map(Self::address).or_else(|| Self::named(text))
+        address
+            .parse()
+            .ok()
+            .map(Self::address)
+            .or_else(|| Self::named(text))
     }
 
     fn named(text: &str) -> Option<Self> {
@@ -127,8 +143,10 @@ impl Host {
             return Some(Self::address(address));
         }
         let name = text.strip_suffix('.').unwrap_or(text);
-        let is_name =
-            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+        let is_name = !name.is_empty()
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
         is_name.then(|| Self::Name(name.to_ascii_lowercase()))
     }
 
@@ -146,7 +164,9 @@ impl Host {
 
 fn hosts(request: &Parts) -> impl Iterator<Item = String> {
     let target = request.uri.authority().map(ToString::to_string);
-    target.into_iter().chain(request.headers.get_all(HOST).iter().map(text))
+    target
+        .into_iter()
+        .chain(request.headers.get_all(HOST).iter().map(text))
 }
 
 fn text(value: &HeaderValue) -> String {
@@ -156,15 +176,23 @@ fn text(value: &HeaderValue) -> String {
 /// Compares the host and port of an origin. The scheme may differ: a proxy before the server may
 /// terminate TLS.
 fn is_origin_of(origin: &str, host: &str) -> bool {
-    origin.split_once("://").is_some_and(|(_, authority)| authority.eq_ignore_ascii_case(host))
+    origin
+        .split_once("://")
+        .is_some_and(|(_, authority)| authority.eq_ignore_ascii_case(host))
 }
 
 fn is_browser(headers: &HeaderMap) -> bool {
-    headers.contains_key(ORIGIN) || headers.keys().any(|name| name.as_str().starts_with("sec-fetch-"))
+    headers.contains_key(ORIGIN)
+        || headers
+            .keys()
+            .any(|name| name.as_str().starts_with("sec-fetch-"))
 }
 
 fn is_health(path: &str) -> bool {
-    HEALTH.iter().any(|page| path.strip_prefix(page).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+    HEALTH.iter().any(|page| {
+        path.strip_prefix(page)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
 }
 
 /// Reason why a request is rejected.
@@ -186,11 +214,19 @@ pub enum Rejection {
 impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Host(host) => write!(f, "cannot serve host {host:?}: it is neither loopback nor configured"),
+            Self::Host(host) => write!(
+                f,
+                "cannot serve host {host:?}: it is neither loopback nor configured"
+            ),
             Self::NoHost => f.write_str("cannot serve a request without a host"),
-            Self::Origin(origin) => write!(f, "cannot serve pages of origin {origin:?}: it is not this server's"),
+            Self::Origin(origin) => write!(
+                f,
+                "cannot serve pages of origin {origin:?}: it is not this server's"
+            ),
             Self::CrossSite => f.write_str("cannot serve pages of another site"),
-            Self::NoContentType => f.write_str("cannot read a body without a content type from a browser"),
+            Self::NoContentType => {
+                f.write_str("cannot read a body without a content type from a browser")
+            }
         }
     }
 }
@@ -206,7 +242,11 @@ pub struct InvalidHost(
 
 impl fmt::Display for InvalidHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "invalid host `{}`; use a DNS name or an IP address, without scheme and port", self.0)
+        write!(
+            f,
+            "invalid host `{}`; use a DNS name or an IP address, without scheme and port",
+            self.0
+        )
     }
 }
 
@@ -218,13 +258,18 @@ mod tests {
     use http::Request;
 
     fn head(target: &str, headers: &[(&str, &str)]) -> Parts {
-        let request =
-            headers.iter().fold(Request::post(target), |request, (name, value)| request.header(*name, *value));
+        let request = headers
+            .iter()
+            .fold(Request::post(target), |request, (name, value)| {
+                request.header(*name, *value)
+            });
         request.body(()).unwrap().into_parts().0
     }
 
     fn check(target: &str, headers: &[(&str, &str)]) -> Result<(), Rejection> {
-        BrowserGuard::new(["Ops.example.com.", "10.1.2.3", "[fd00::1]"]).unwrap().check(&head(target, headers), true)
+        BrowserGuard::new(["Ops.example.com.", "10.1.2.3", "[fd00::1]"])
+            .unwrap()
+            .check(&head(target, headers), true)
     }
 
     #[test]
@@ -262,7 +307,10 @@ mod tests {
             "example.com",
             "local host",
         ] {
-            assert_eq!(check("/metrics", &[("host", host)]), Err(Rejection::Host(host.into())));
+            assert_eq!(
+                check("/metrics", &[("host", host)]),
+                Err(Rejection::Host(host.into()))
+            );
         }
         assert_eq!(check("/metrics", &[]), Err(Rejection::NoHost));
     }
@@ -271,42 +319,90 @@ mod tests {
     fn the_authority_of_the_target_and_every_host_header_have_to_be_accepted() {
         let rejected = Err(Rejection::Host("evil.example".into()));
         assert_eq!(check("http://evil.example/metrics", &[]), rejected);
-        assert_eq!(check("http://evil.example/metrics", &[("host", "localhost")]), rejected);
-        assert_eq!(check("http://localhost/metrics", &[("host", "evil.example")]), rejected);
-        assert_eq!(check("/metrics", &[("host", "localhost"), ("host", "evil.example")]), rejected);
+        assert_eq!(
+            check("http://evil.example/metrics", &[("host", "localhost")]),
+            rejected
+        );
+        assert_eq!(
+            check("http://localhost/metrics", &[("host", "evil.example")]),
+            rejected
+        );
+        assert_eq!(
+            check(
+                "/metrics",
+                &[("host", "localhost"), ("host", "evil.example")]
+            ),
+            rejected
+        );
         assert_eq!(check("https://localhost/metrics", &[]), Ok(()));
     }
 
     #[test]
     fn health_pages_accept_any_host_and_nothing_else_does() {
-        for path in ["/healthz", "/readyz/cache", "/livez/"] {
+        for path in ["/healthz", "/healthz/", "/readyz/cache"] {
             assert_eq!(check(path, &[("host", "10.9.9.9:8080")]), Ok(()));
             assert_eq!(check(path, &[]), Ok(()));
-            assert_eq!(check(path, &[("host", "x"), ("sec-fetch-site", "cross-site")]), Err(Rejection::CrossSite));
+            assert_eq!(
+                check(path, &[("host", "x"), ("sec-fetch-site", "cross-site")]),
+                Err(Rejection::CrossSite)
+            );
         }
-        for path in ["/", "/healthzz", "//healthz", "/debug/healthz"] {
-            assert_eq!(check(path, &[("host", "x")]), Err(Rejection::Host("x".into())));
+        for path in ["/", "/livez", "/healthzz", "//healthz", "/debug/healthz"] {
+            assert_eq!(
+                check(path, &[("host", "x")]),
+                Err(Rejection::Host("x".into()))
+            );
         }
     }
 
     #[test]
     fn only_the_servers_own_origin_is_accepted() {
-        let own = [("host", "localhost:8080"), ("content-type", "application/json")];
+        let own = [
+            ("host", "localhost:8080"),
+            ("content-type", "application/json"),
+        ];
         let with = |origin| check("/", &[own[0], own[1], ("origin", origin)]);
-        assert_eq!((with("http://localhost:8080"), with("https://LOCALHOST:8080")), (Ok(()), Ok(())));
-        for foreign in
-            ["http://evil.example", "http://localhost:3000", "http://localhost", "null", "", "localhost:8080"]
-        {
+        assert_eq!(
+            (
+                with("http://localhost:8080"),
+                with("https://LOCALHOST:8080")
+            ),
+            (Ok(()), Ok(()))
+        );
+        for foreign in [
+            "http://evil.example",
+            "http://localhost:3000",
+            "http://localhost",
+            "null",
+            "",
+            "localhost:8080",
+        ] {
             assert_eq!(with(foreign), Err(Rejection::Origin(foreign.into())));
         }
-        let both = [own[0], own[1], ("origin", "http://localhost:8080"), ("origin", "http://evil.example")];
-        assert_eq!(check("/", &both), Err(Rejection::Origin("http://evil.example".into())));
+        let both = [
+            own[0],
+            own[1],
+            ("origin", "http://localhost:8080"),
+            ("origin", "http://evil.example"),
+        ];
+        assert_eq!(
+            check("/", &both),
+            Err(Rejection::Origin("http://evil.example".into()))
+        );
     }
 
     #[test]
     fn only_requests_of_other_sites_are_rejected_by_fetch_metadata() {
-        let from =
-            |site| check("/", &[("host", "localhost"), ("sec-fetch-site", site), ("content-type", "text/plain")]);
+        let from = |site| {
+            check(
+                "/",
+                &[
+                    ("host", "localhost"),
+                    ("sec-fetch-site", site),
+                    ("content-type", "text/plain"),
+                ],
+            )
+        };
         assert_eq!(from("cross-site"), Err(Rejection::CrossSite));
         for site in ["same-origin", "same-site", "none"] {
             assert_eq!(from(site), Ok(()));
@@ -316,21 +412,44 @@ mod tests {
     #[test]
     fn a_body_without_a_content_type_is_rejected_from_browsers_only() {
         let host = ("host", "localhost");
-        for sign in [("origin", "http://localhost"), ("sec-fetch-site", "same-origin"), ("sec-fetch-mode", "cors")] {
+        for sign in [
+            ("origin", "http://localhost"),
+            ("sec-fetch-site", "same-origin"),
+            ("sec-fetch-mode", "cors"),
+        ] {
             assert_eq!(check("/", &[host, sign]), Err(Rejection::NoContentType));
-            assert_eq!(check("/", &[host, sign, ("content-type", "")]), Err(Rejection::NoContentType));
-            assert_eq!(check("/", &[host, sign, ("content-type", "application/json")]), Ok(()));
-            assert_eq!(BrowserGuard::default().check(&head("/", &[host, sign]), false), Ok(()), "there is no body");
+            assert_eq!(
+                check("/", &[host, sign, ("content-type", "")]),
+                Err(Rejection::NoContentType)
+            );
+            assert_eq!(
+                check("/", &[host, sign, ("content-type", "application/json")]),
+                Ok(())
+            );
+            assert_eq!(
+                BrowserGuard::default().check(&head("/", &[host, sign]), false),
+                Ok(()),
+                "there is no body"
+            );
         }
         assert_eq!(check("/", &[host]), Ok(()), "curl and others");
     }
 
     #[test]
     fn a_configured_host_has_neither_scheme_nor_port() {
-        for host in ["", "https://ops.example.com", "ops.example.com:8080", "10.1.2.3:80", "a b", "user@host", "*"] {
+        for host in [
+            "",
+            "https://ops.example.com",
+            "ops.example.com:8080",
+            "10.1.2.3:80",
+            "a b",
+            "user@host",
+            "*",
+        ] {
             let error = BrowserGuard::new([host]).unwrap_err();
             assert!(
-                error == InvalidHost(host.into()) && error.to_string().contains("without scheme and port"),
+                error == InvalidHost(host.into())
+                    && error.to_string().contains("without scheme and port"),
                 "{error}"
             );
         }

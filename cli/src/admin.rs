@@ -10,7 +10,7 @@ use steersman::{
 /// Admin server of `steersman run`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct AdminFlags {
-    /// Where to serve metrics, health and debug pages; port 0 takes a free one.
+    /// Address of metrics, health and debug pages. Port 0 selects a free port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     admin: SocketAddr,
 
@@ -22,9 +22,9 @@ pub(crate) struct AdminFlags {
     #[arg(long, value_name = "FILE", requires = "admin_tls_cert")]
     admin_tls_key: Option<PathBuf>,
 
-    /// Who may read the pages of the admin server, other than health.
-    #[arg(long, value_enum, default_value_t = Callers::Open)]
-    admin_access: Callers,
+    /// Callers that can read the pages of the admin server, other than health.
+    #[arg(long, value_enum, default_value_t = AdminAccess::Open)]
+    admin_access: AdminAccess,
 
     /// DNS names and IP addresses, without port, by which clients may call the admin server, separated by commas. Default: only
     /// loopback and the address of --admin. Health pages answer any host, and so do all pages with --admin-access=reviewed.
@@ -33,7 +33,7 @@ pub(crate) struct AdminFlags {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
-enum Callers {
+enum AdminAccess {
     /// Every caller that can connect.
     Open,
     /// Callers with a token of the cluster, whose roles allow the path. Needs TLS outside of loopback, and the cluster role
@@ -49,8 +49,8 @@ impl AdminFlags {
             address: self.admin,
             tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
             access: match self.admin_access {
-                Callers::Open => Access::Open,
-                Callers::Reviewed => Access::Reviewed,
+                AdminAccess::Open => Access::Open,
+                AdminAccess::Reviewed => Access::Reviewed,
             },
             hosts: self.admin_host.clone(),
             ..Admin::default()
@@ -66,13 +66,19 @@ pub(crate) fn serve(manager: &Manager, admin: Admin) -> Result<SocketAddr> {
         Err(error) => error,
     };
     Err(match error {
-        AdminError::Bind { address, error, hint } => anyhow!("cannot listen on {address}: {error}; {hint} --admin"),
+        AdminError::Bind {
+            address,
+            error,
+            hint,
+        } => anyhow!("cannot listen on {address}: {error}; {hint} --admin"),
         AdminError::Readable(address) => anyhow!(
             "cannot accept tokens on {address} without TLS: others could read them; set --admin-tls-cert and \
              --admin-tls-key, or listen on loopback"
         ),
         AdminError::InvalidHost(host) => {
-            anyhow!("invalid host `{host}` in --admin-host; use a DNS name or an IP address, without scheme and port")
+            anyhow!(
+                "invalid host `{host}` in --admin-host; use a DNS name or an IP address, without scheme and port"
+            )
         }
         error => error.into(),
     })
@@ -96,13 +102,19 @@ mod tests {
     #[test]
     fn the_admin_server_is_open_on_loopback_without_flags() {
         let flags = parse("").unwrap();
-        assert_eq!((flags.admin, flags.admin_access), (Admin::default().address, Callers::Open));
+        assert_eq!(
+            (flags.admin, flags.admin_access),
+            (Admin::default().address, AdminAccess::Open)
+        );
         assert!(flags.admin_tls_cert.is_none() && flags.admin_host.is_empty());
     }
 
     #[test]
     fn a_certificate_needs_its_key() {
-        for (flags, missing) in [("--admin-tls-cert c", "--admin-tls-key"), ("--admin-tls-key k", "--admin-tls-cert")] {
+        for (flags, missing) in [
+            ("--admin-tls-cert c", "--admin-tls-key"),
+            ("--admin-tls-key k", "--admin-tls-cert"),
+        ] {
             let error = parse(flags).unwrap_err().to_string();
             assert!(error.contains(missing), "{error}");
         }

@@ -1,28 +1,28 @@
-//! The binary `steersman`: the first-party controllers, on a cluster, or on an API server of their own in this process.
+//! The binary `steersman`: runs the controllers of this repository.
 //!
-//! | file | what it does |
+//! | file | content |
 //! |---|---|
-//! | `demo` | without arguments: server, controllers and a story, in one process |
-//! | `run` | the controllers on a cluster |
-//! | `doctor` | whether they could run there |
-//! | `manifests` | what to install before |
+//! | `demo` | default command: API server, controllers and a demonstration in one process |
+//! | `run` | runs the controllers on a cluster |
+//! | `doctor` | checks whether the controllers can run on a cluster |
+//! | `manifests` | prints CRDs and permissions |
 //! | `admin` | flags of the admin server |
-//! | `connect` | how a cluster is found and reached |
-//! | `permissions` | what they are allowed to do there |
-//! | `first_party` | which controllers there are |
-//! | `sync`, `terminal` | how far the cache is, told while it fills |
-//! | `say`, `ending` | what is said on stdout, and exit codes |
+//! | `connect` | finds the cluster and connects to it |
+//! | `permissions` | checks the permissions of the controllers |
+//! | `controller_table` | table of the controllers |
+//! | `sync`, `terminal` | shows the progress of the cache |
+//! | `stdout`, `exit_code` | output on stdout, and exit codes |
 
 mod admin;
 mod connect;
+mod controller_table;
 mod demo;
 mod doctor;
-mod ending;
-mod first_party;
+mod exit_code;
 mod manifests;
 mod permissions;
 mod run;
-mod say;
+mod stdout;
 mod sync;
 mod terminal;
 
@@ -32,13 +32,14 @@ use std::{
     io::{Write, stderr},
     process::ExitCode,
 };
+use steersman_apiserver::program;
 
 /// Controllers for Kubernetes, built on the framework of the same name.
 ///
-/// Without a command it shows what it does: an API server in this process, the controllers on it, and a story that can be followed line by line. Nothing has to be
-/// installed. On a cluster it is `steersman run`, after what `steersman crds` and `steersman rbac` print has been applied; `steersman doctor` says what is missing.
+/// Without a command, it runs a demonstration: an API server and the controllers in this process, which needs no installation. Use
+/// `steersman run` on a cluster, after you have applied the output of `steersman crds` and `steersman rbac`. `steersman doctor` reports what is missing.
 #[derive(Debug, Parser)]
-#[command(name = "steersman", version, max_term_width = 100, after_help = ending::HELP)]
+#[command(name = "steersman", version, max_term_width = 100, after_help = exit_code::HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -46,47 +47,51 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show everything in one process, with nothing installed. This is what happens without a command.
+    /// Run a demonstration in one process, without a cluster. This is the default command.
     Demo(demo::Flags),
     /// Run the controllers on a cluster, until SIGINT or SIGTERM.
     Run(run::Flags),
-    /// Serve the embedded Kubernetes API alone: no etcd, nothing to install.
-    Apiserver(steersman_apiserver::program::Flags),
-    /// Print the definitions to install: `steersman crds | kubectl apply -f -`.
+    /// Run only the embedded Kubernetes API server, without etcd.
+    Apiserver(program::Flags),
+    /// Print the CRDs to install: `steersman crds | kubectl apply -f -`.
     Crds(manifests::Crds),
-    /// Print the permissions that the controllers need: `steersman rbac --service-account NS/NAME | kubectl apply -f -`.
+    /// Print the roles that the controllers need: `steersman rbac --service-account NS/NAME | kubectl apply -f -`.
     Rbac(manifests::Rbac),
-    /// Look whether the controllers could run on a cluster: is it there, are the definitions, which permissions are missing, do the clocks agree.
+    /// Check whether the controllers can run on a cluster: connection, clock, CRDs and permissions.
     Doctor(doctor::Flags),
     /// Print completions for a shell: `source <(steersman completions bash)`.
     Completions {
-        /// Which one.
+        /// Shell.
         shell: Shell,
     },
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    let Err(error) = obey(Cli::parse().command.unwrap_or_else(|| Command::Demo(demo::Flags::default()))).await else {
+fn main() -> ExitCode {
+    let command = Cli::parse().command;
+    let command = command.unwrap_or_else(|| Command::Demo(demo::Flags::default()));
+    let ended = program::block_on(run_command(command))
+        .map_err(anyhow::Error::from)
+        .flatten();
+    let Err(error) = ended else {
         return ExitCode::SUCCESS;
     };
-    // Who reads may have stopped to.
+    // Fails if the reader has closed stderr.
     drop(writeln!(stderr(), "error: {error:#}"));
-    ending::code(&error)
+    exit_code::code(&error)
 }
 
-async fn obey(command: Command) -> anyhow::Result<()> {
+async fn run_command(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Demo(flags) => demo::run(flags).await,
         Command::Run(flags) => run::run(flags).await,
-        Command::Apiserver(flags) => steersman_apiserver::program::run(flags).await,
+        Command::Apiserver(flags) => program::run(flags).await,
         Command::Crds(flags) => manifests::print(&flags.manifests()),
         Command::Rbac(flags) => manifests::print(&flags.manifests()),
         Command::Doctor(flags) => doctor::run(flags).await,
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "steersman", &mut script);
-            say::write(&script)
+            stdout::write(&script)
         }
     }
 }
@@ -96,10 +101,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_sound_and_its_help_teaches() {
+    fn the_command_line_is_valid_and_its_help_is_complete() {
         Cli::command().debug_assert();
         let help = Cli::command().render_long_help().to_string();
-        for word in ["Run the controllers on a cluster", "doctor", "Exit codes", "  3  "] {
+        for word in [
+            "Run the controllers on a cluster",
+            "doctor",
+            "Exit codes",
+            "  3  ",
+        ] {
             assert!(help.contains(word), "{word} in {help}");
         }
     }

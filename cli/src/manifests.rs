@@ -1,9 +1,9 @@
-//! What to install before: definitions and permissions, as YAML on stdout.
+//! Prints CRDs and permissions as YAML.
 
 use crate::{
-    first_party::{Choice, united},
+    controller_table::{ControllerSelection, dedup_manifests},
     run::namespace,
-    say::write,
+    stdout::write,
 };
 use anyhow::bail;
 use serde_json::{Value, json};
@@ -13,19 +13,27 @@ use steersman_controllers::manifests::yaml;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Crds {
     #[command(flatten)]
-    controllers: Choice,
+    controllers: ControllerSelection,
 
-    /// Also the least of the kinds that the controllers read, for a cluster in which nobody else has installed them: Cluster, Workspace and so on. They take
-    /// everything.
+    /// Also print CRDs of the kinds that other projects define, such as Cluster and Workspace. Their schemas have the fields
+    /// that the controllers read, and preserve others. Use them in a cluster in which those kinds are not installed.
     #[arg(long)]
     with_dependencies: bool,
 }
 
 impl Crds {
     pub(crate) fn manifests(&self) -> Vec<Value> {
-        let chosen = self.controllers.chosen();
-        let dependencies = chosen.iter().filter(|_| self.with_dependencies).flat_map(|it| (it.dependencies)());
-        united(chosen.iter().flat_map(|it| (it.definitions)()).chain(dependencies))
+        let selected = self.controllers.selected();
+        let dependencies = selected
+            .iter()
+            .filter(|_| self.with_dependencies)
+            .flat_map(|it| (it.dependencies)());
+        dedup_manifests(
+            selected
+                .iter()
+                .flat_map(|it| (it.definitions)())
+                .chain(dependencies),
+        )
     }
 }
 
@@ -33,14 +41,14 @@ impl Crds {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Rbac {
     #[command(flatten)]
-    controllers: Choice,
+    controllers: ControllerSelection,
 
     /// Limit the permissions to these namespaces, separated by commas, as `steersman run --namespaces` does. Default: the
     /// whole cluster. The namespaces have to exist. Cluster-scoped kinds keep a `ClusterRole`.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = namespace)]
     namespaces: Vec<String>,
 
-    /// Also the account itself, and the bindings that give it these permissions. Its namespace has to be there.
+    /// Also print the service account and its bindings to these roles. Its namespace must exist.
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = account)]
     service_account: Option<Account>,
 }
@@ -53,31 +61,41 @@ struct Account {
 
 fn account(text: &str) -> anyhow::Result<Account> {
     match text.split_once('/') {
-        Some((space, name)) if namespace(space).is_ok() && namespace(name).is_ok() => {
-            Ok(Account { namespace: space.into(), name: name.into() })
-        }
-        _ => bail!("write it as NAMESPACE/NAME, for instance capi-system/steersman"),
+        Some((space, name)) if namespace(space).is_ok() && namespace(name).is_ok() => Ok(Account {
+            namespace: space.into(),
+            name: name.into(),
+        }),
+        _ => bail!("use NAMESPACE/NAME, such as capi-system/steersman"),
     }
 }
 
 impl Rbac {
     pub(crate) fn manifests(&self) -> Vec<Value> {
-        let mut roles = united(self.controllers.chosen().iter().flat_map(|it| (it.roles)(&self.namespaces)));
-        let Some(account) = &self.service_account else { return roles };
+        let mut roles = dedup_manifests(
+            self.controllers
+                .selected()
+                .iter()
+                .flat_map(|it| (it.roles)(&self.namespaces)),
+        );
+        let Some(account) = &self.service_account else {
+            return roles;
+        };
         let mut others = vec![json!({
             "apiVersion": "v1", "kind": "ServiceAccount",
             "metadata": {"name": account.name, "namespace": account.namespace},
         })];
         for role in &mut roles {
-            others.push(bound(role, account));
+            others.push(bind(role, account));
         }
         roles.extend(others);
         roles
     }
 }
 
-/// Returns the binding of `role` to `account`. A Role without a namespace is put into that of the account.
-fn bound(role: &mut Value, account: &Account) -> Value {
+/// Returns the binding of `role` to `account`.
+///
+/// A Role without a namespace is put into that of the account.
+fn bind(role: &mut Value, account: &Account) -> Value {
     let kind = role["kind"].as_str().unwrap_or_default().to_owned();
     if kind == "Role" && role["metadata"]["namespace"].is_null() {
         role["metadata"]["namespace"] = account.namespace.as_str().into();
@@ -99,25 +117,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_account_is_bound_to_every_role_and_those_for_a_namespace_to_its_own() {
+    fn an_account_is_bound_to_roles_and_cluster_roles() {
         let mut role = json!({"kind": "Role", "metadata": {"name": "leases"}});
         let account = account("capi/steersman").unwrap();
-        let binding = bound(&mut role, &account);
+        let binding = bind(&mut role, &account);
         assert_eq!(
-            (&role["metadata"]["namespace"], &binding["metadata"]["namespace"]),
+            (
+                &role["metadata"]["namespace"],
+                &binding["metadata"]["namespace"]
+            ),
             (&"capi".into(), &"capi".into())
         );
-        assert_eq!((&binding["kind"], &binding["roleRef"]["name"]), (&"RoleBinding".into(), &"leases".into()));
+        assert_eq!(
+            (&binding["kind"], &binding["roleRef"]["name"]),
+            (&"RoleBinding".into(), &"leases".into())
+        );
         let mut role = json!({"kind": "ClusterRole", "metadata": {"name": "all"}});
-        let binding = bound(&mut role, &account);
-        assert_eq!((&binding["kind"], &binding["metadata"]["namespace"]), (&"ClusterRoleBinding".into(), &Value::Null));
+        let binding = bind(&mut role, &account);
+        assert_eq!(
+            (&binding["kind"], &binding["metadata"]["namespace"]),
+            (&"ClusterRoleBinding".into(), &Value::Null)
+        );
         assert_eq!(binding["subjects"][0]["namespace"], "capi");
     }
 
     #[test]
-    fn an_account_without_a_namespace_is_refused_with_an_example() {
+    fn an_account_without_a_namespace_is_rejected_with_an_example() {
         for text in ["steersman", "/x", "x/", "a/b/c", "A/b"] {
-            assert!(account(text).unwrap_err().to_string().contains("capi-system/steersman"), "{text}");
+            assert!(
+                account(text)
+                    .unwrap_err()
+                    .to_string()
+                    .contains("capi-system/steersman"),
+                "{text}"
+            );
         }
     }
 }

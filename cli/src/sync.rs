@@ -1,4 +1,6 @@
-//! How far the cache is, told while it fills: on a terminal in one line that changes, otherwise a line for each kind.
+//! Shows the progress of the cache.
+//!
+//! On a terminal this is one changing line, otherwise one line per kind.
 
 use crate::terminal::Terminal;
 use std::{collections::HashMap, time::Duration};
@@ -8,11 +10,14 @@ use steersman::{
 };
 use tokio::{select, task::spawn_blocking, time::interval};
 
-/// Between two looks.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Interval of updates.
+const UPDATE_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Tell it, once the manager runs and until everything is synced that can be.
-pub(crate) fn tell(manager: &ManagerHandle, terminal: &Terminal) -> Result<(), ManagerError> {
+/// Shows the progress until all informers are synced or have failed.
+pub(crate) fn show_progress(
+    manager: &ManagerHandle,
+    terminal: &Terminal,
+) -> Result<(), ManagerError> {
     let (cache, terminal) = (manager.cache(), terminal.clone());
     manager.add(Stage::Server, "progress of the cache", async move |cx| {
         cx.ready();
@@ -20,7 +25,7 @@ pub(crate) fn tell(manager: &ManagerHandle, terminal: &Terminal) -> Result<(), M
             () = cx.stopped() => {}
             () = until_synced(cache, &terminal) => {}
         }
-        if Terminal::is_one() {
+        if Terminal::is_terminal() {
             terminal.show(None);
         }
         Ok(())
@@ -28,37 +33,46 @@ pub(crate) fn tell(manager: &ManagerHandle, terminal: &Terminal) -> Result<(), M
 }
 
 async fn until_synced(cache: Cache, terminal: &Terminal) {
-    let (mut ticks, mut told) = (interval(PAUSE), HashMap::new());
+    let (mut ticks, mut logged_states) = (interval(UPDATE_INTERVAL), HashMap::new());
     loop {
         ticks.tick().await;
         let cache = cache.clone();
-        // It looks at every object.
-        let Ok(reports) = spawn_blocking(move || cache.informers()).await else { return };
-        let waiting = reports.iter().filter(|report| !is_settled(report)).map(name).collect::<Vec<_>>();
+        // Reads every object.
+        let Ok(reports) = spawn_blocking(move || cache.informers()).await else {
+            return;
+        };
+        let waiting = reports
+            .iter()
+            .filter(|report| !has_result(report))
+            .map(name)
+            .collect::<Vec<_>>();
         for report in &reports {
-            news(report, &mut told);
+            log_state_change(report, &mut logged_states);
         }
         if waiting.is_empty() {
             return;
         }
-        if Terminal::is_one() {
+        if Terminal::is_terminal() {
             terminal.show(Some(&summary(reports.len(), &waiting)));
         }
     }
 }
 
-/// Short enough for one line.
+/// Returns the progress as one line.
 fn summary(all: usize, waiting: &[String]) -> String {
     let done = all - waiting.len();
     let others = match waiting {
         [_] | [] => String::new(),
         [_, others @ ..] => format!(" and {} more", others.len()),
     };
-    format!("syncing: {done} of {all} kinds, waiting for {}{others}", waiting.first().map_or("", String::as_str))
+    format!(
+        "syncing: {done} of {all} kinds, waiting for {}{others}",
+        waiting.first().map_or("", String::as_str)
+    )
 }
 
-/// It is there, or why not is told: when it mends is the server's affair.
-fn is_settled(report: &InformerReport) -> bool {
+/// Returns whether an informer is synced or has reported why not.
+fn has_result(report: &InformerReport) -> bool {
     !matches!(report.state, InformerState::Idle | InformerState::Starting)
 }
 
@@ -69,23 +83,25 @@ fn name(report: &InformerReport) -> String {
     }
 }
 
-/// What is not what was told last.
-fn news(report: &InformerReport, told: &mut HashMap<String, String>) {
+/// Logs the state of an informer if it has changed.
+fn log_state_change(report: &InformerReport, logged_states: &mut HashMap<String, String>) {
     let (kind, objects) = (name(report), report.stats.objects);
     let state = match &report.state {
         InformerState::Synced => "synced".to_owned(),
-        InformerState::Absent { error } | InformerState::Degraded { error, .. } => error.clone(),
+        InformerState::KindNotFound { error } | InformerState::Degraded { error, .. } => {
+            error.clone()
+        }
         _ => return,
     };
-    if told.get(&kind) == Some(&state) {
+    if logged_states.get(&kind) == Some(&state) {
         return;
     }
     if report.state == InformerState::Synced {
-        tracing::info!(kind, objects, "cache: synced");
+        tracing::info!(kind, objects, "informer synced");
     } else {
-        tracing::warn!(kind, error = state, "cache: waiting");
+        tracing::warn!(kind, error = state, "informer not synced, waiting");
     }
-    told.insert(kind, state);
+    logged_states.insert(kind, state);
 }
 
 #[cfg(test)]
@@ -93,9 +109,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_far_it_is_fits_on_a_line() {
-        let waiting = |names: &[&str]| summary(3, &names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>());
-        assert_eq!(waiting(&["Cluster"]), "syncing: 2 of 3 kinds, waiting for Cluster");
-        assert_eq!(waiting(&["Cluster", "Secret"]), "syncing: 1 of 3 kinds, waiting for Cluster and 1 more");
+    fn the_summary_is_one_line() {
+        let waiting = |names: &[&str]| {
+            summary(
+                3,
+                &names
+                    .iter()
+                    .map(|&name| name.to_owned())
+                    .collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(
+            waiting(&["Cluster"]),
+            "syncing: 2 of 3 kinds, waiting for Cluster"
+        );
+        assert_eq!(
+            waiting(&["Cluster", "Secret"]),
+            "syncing: 1 of 3 kinds, waiting for Cluster and 1 more"
+        );
     }
 }

@@ -1,8 +1,10 @@
-//! Manifests as text, for people and for kubectl.
+//! Manifests as YAML.
 
 use serde_json::Value;
 
-/// YAML, a document for each; the same objects are always the same bytes. Use it for whatever is checked in or printed.
+/// Formats objects as YAML documents. Equal objects give equal bytes.
+///
+/// Use it for manifests that are checked in or printed.
 ///
 /// ```
 /// use serde_json::json;
@@ -13,9 +15,10 @@ use serde_json::Value;
 /// ```
 pub fn yaml(objects: &[Value]) -> String {
     let mut objects = objects.to_vec();
-    // In whichever order other packages let maps be.
+    // The order of maps depends on features that other packages enable.
     objects.iter_mut().for_each(Value::sort_all_objects);
-    // One line for each text: a change of a word is a change of a line.
+    // One line per text, so that a changed word changes one line.
     let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
-    serde_saphyr::to_string_multiple_with_options(&objects, options).expect("what is JSON can be written as YAML")
+    serde_saphyr::to_string_multiple_with_options(&objects, options)
+        .expect("what is JSON can be written as YAML")
 }

@@ -1,10 +1,12 @@
-//! Who may ask: the cluster is asked who has sent a token, and whether they may read this path.
+//! Authentication and authorization of admin requests by the API server.
 //!
-//! What holds: without an answer nobody is let in. Tokens are kept nowhere, answers under the hash of one and for a short while. A flood of tokens is no flood of
-//! questions: so many are asked at once, and those who wait too long are sent away.
+//! Invariant: without an answer of the API server the request is rejected. Tokens are not stored;
+//! results are cached for a short time under the hash of the token. The number of concurrent
+//! reviews is limited, and requests that wait too long are rejected, so a flood of tokens does not
+//! become a flood of reviews.
 
-use super::memory::Memory;
-use crate::client::{Client, Link};
+use super::expiring_cache::ExpiringCache;
+use crate::client::{Client, CountedClient};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, Request, StatusCode, header, request::Parts};
 use ring::digest::{SHA256, digest};
@@ -13,198 +15,270 @@ use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::Semaphore, time::timeout};
 
-/// Who may ask.
+/// Access control of the admin server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Access {
-    /// Everybody who can reach it.
+    /// Every client that can reach the server may read.
     #[default]
     Open,
-    /// Whose token the cluster knows, and whom its rules allow the path: `nonResourceURLs: ["/metrics"]`, `verbs: ["get"]` of a `ClusterRole`. The process needs
-    /// the right to ask: bind it to `system:auth-delegator`.
+    /// Requires a bearer token that the cluster authorizes for the path.
+    ///
+    /// Grant access with a `ClusterRole` that has `nonResourceURLs: ["/metrics"]` and `verbs:
+    /// ["get"]`. The process itself must be bound to `system:auth-delegator`.
     Reviewed,
 }
 
-/// How long a yes holds, and a no.
-const YES: Duration = Duration::from_mins(1);
-const NO: Duration = Duration::from_secs(10);
-/// How many answers are kept, of each question.
-const ANSWERS: usize = 1000;
-/// How many questions are asked at once, and how long one, with the wait for its turn, may take.
-const AT_ONCE: usize = 8;
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The most bytes of a token, and of a path.
-const LONGEST: usize = 16 << 10;
+/// Time for which positive and negative results are cached.
+const POSITIVE_TTL: Duration = Duration::from_mins(1);
+const NEGATIVE_TTL: Duration = Duration::from_secs(10);
+/// Results cached per type of review.
+const MAX_CACHED: usize = 1000;
+/// Concurrent reviews, and the time limit of one, including the wait for its turn.
+const MAX_CONCURRENT: usize = 8;
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest token and path in bytes.
+const MAX_LENGTH: usize = 16 << 10;
 
-/// Group, kind and resource of a question.
+/// Group, kind and resource of a review.
 type Review = (&'static str, &'static str, &'static str);
 const TOKENS: Review = ("authentication.k8s.io", "TokenReview", "tokenreviews");
-const RIGHTS: Review = ("authorization.k8s.io", "SubjectAccessReview", "subjectaccessreviews");
+const ACCESS: Review = (
+    "authorization.k8s.io",
+    "SubjectAccessReview",
+    "subjectaccessreviews",
+);
 
 type Hashed = [u8; 32];
 
-/// As the server answers.
+/// Response of the API server.
 #[derive(Deserialize)]
-struct Answer<T> {
+struct ReviewResponse<T> {
     status: T,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct WhoIsIt {
+struct TokenReviewStatus {
     authenticated: bool,
-    user: Option<User>,
+    user: Option<ReviewedUser>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct MayThey {
+struct AccessReviewStatus {
     allowed: bool,
     denied: bool,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct User {
+struct ReviewedUser {
     username: String,
     uid: String,
     groups: Vec<String>,
     extra: Value,
 }
 
-pub(super) struct Gate {
-    link: Link,
+pub(super) struct Authorizer {
+    client: CountedClient,
     review_health: bool,
-    people: Memory<Hashed, Option<Arc<User>>>,
-    rights: Memory<(Hashed, String, String), bool>,
-    asking: Semaphore,
+    users: ExpiringCache<Hashed, Option<Arc<ReviewedUser>>>,
+    decisions: ExpiringCache<(Hashed, String, String), bool>,
+    reviews: Semaphore,
 }
 
-/// Why somebody is not let in.
+/// Reason for which a request is rejected.
 #[derive(Debug, PartialEq)]
-enum Refusal {
-    Unknown,
-    Forbidden { user: String, verb: String, path: String },
-    Unanswered,
+enum AccessError {
+    Unauthenticated,
+    Forbidden {
+        user: String,
+        verb: String,
+        path: String,
+    },
+    ReviewFailed,
 }
 
-impl Gate {
+impl Authorizer {
     pub(super) fn new(client: &Client, review_health: bool) -> Self {
         Self {
-            link: client.link().clone(),
+            client: client.counted().clone(),
             review_health,
-            people: Memory::new(ANSWERS),
-            rights: Memory::new(ANSWERS),
-            asking: Semaphore::new(AT_ONCE),
+            users: ExpiringCache::new(MAX_CACHED),
+            decisions: ExpiringCache::new(MAX_CACHED),
+            reviews: Semaphore::new(MAX_CONCURRENT),
         }
     }
 
-    /// What is answered in place of the page, if they may not see it.
-    pub(super) async fn refuse(&self, request: &Parts) -> Option<Response> {
+    /// Returns the response to a rejected request; `None` if it is allowed.
+    pub(super) async fn reject(&self, request: &Parts) -> Option<Response> {
         if !self.review_health && is_health(request.uri.path()) {
             return None;
         }
-        self.admit(request).await.err().map(Refusal::into_response)
+        self.authorize(request)
+            .await
+            .err()
+            .map(AccessError::into_response)
     }
 
-    async fn admit(&self, request: &Parts) -> Result<(), Refusal> {
-        let token = bearer(request).ok_or(Refusal::Unknown)?;
+    async fn authorize(&self, request: &Parts) -> Result<(), AccessError> {
+        let token = bearer(request).ok_or(AccessError::Unauthenticated)?;
         let hashed = hash(token);
-        let user = match self.people.get(&hashed) {
+        let user = match self.users.get(&hashed) {
             Some(known) => known,
-            None => self.ask_who(token, hashed).await?,
+            None => self.review_token(token, hashed).await?,
         };
-        let user = user.ok_or(Refusal::Unknown)?;
-        let (path, verb) = (request.uri.path().to_owned(), request.method.as_str().to_ascii_lowercase());
-        let question = (hashed, verb.clone(), path.clone());
-        let may = match self.rights.get(&question) {
+        let user = user.ok_or(AccessError::Unauthenticated)?;
+        let (path, verb) = (
+            request.uri.path().to_owned(),
+            request.method.as_str().to_ascii_lowercase(),
+        );
+        let key = (hashed, verb.clone(), path.clone());
+        let allowed = match self.decisions.get(&key) {
             Some(known) => known,
-            None => self.ask_whether(&user, question).await?,
+            None => self.review_access(&user, key).await?,
         };
         let user = || user.username.clone();
-        if may { Ok(()) } else { Err(Refusal::Forbidden { user: user(), verb, path }) }
+        if allowed {
+            Ok(())
+        } else {
+            Err(AccessError::Forbidden {
+                user: user(),
+                verb,
+                path,
+            })
+        }
     }
 
-    async fn ask_who(&self, token: &str, hashed: Hashed) -> Result<Option<Arc<User>>, Refusal> {
-        let status: WhoIsIt = self.ask(TOKENS, &json!({ "token": token })).await?;
+    async fn review_token(
+        &self,
+        token: &str,
+        hashed: Hashed,
+    ) -> Result<Option<Arc<ReviewedUser>>, AccessError> {
+        let status: TokenReviewStatus = self.review(TOKENS, &json!({ "token": token })).await?;
         let user = status.user.filter(|_| status.authenticated).map(Arc::new);
-        self.people.put(hashed, user.clone(), if user.is_some() { YES } else { NO });
+        self.users.put(
+            hashed,
+            user.clone(),
+            if user.is_some() {
+                POSITIVE_TTL
+            } else {
+                NEGATIVE_TTL
+            },
+        );
         Ok(user)
     }
 
-    async fn ask_whether(&self, user: &User, question: (Hashed, String, String)) -> Result<bool, Refusal> {
-        let (_, verb, path) = &question;
-        let User { username, uid, groups, extra } = user;
+    async fn review_access(
+        &self,
+        user: &ReviewedUser,
+        key: (Hashed, String, String),
+    ) -> Result<bool, AccessError> {
+        let (_, verb, path) = &key;
+        let ReviewedUser {
+            username,
+            uid,
+            groups,
+            extra,
+        } = user;
         let attributes = json!({ "path": path, "verb": verb });
         let spec = json!({
             "user": username, "uid": uid, "groups": groups, "extra": extra, "nonResourceAttributes": attributes,
         });
-        let status: MayThey = self.ask(RIGHTS, &spec).await?;
-        let may = status.allowed && !status.denied;
-        self.rights.put(question, may, if may { YES } else { NO });
-        Ok(may)
+        let status: AccessReviewStatus = self.review(ACCESS, &spec).await?;
+        let allowed = status.allowed && !status.denied;
+        self.decisions.put(
+            key,
+            allowed,
+            if allowed { POSITIVE_TTL } else { NEGATIVE_TTL },
+        );
+        Ok(allowed)
     }
 
-    /// Errors are the server's words, and have no token in them.
-    async fn ask<T: DeserializeOwned>(&self, (group, kind, path): Review, spec: &Value) -> Result<T, Refusal> {
-        let asked = timeout(PATIENCE, async {
-            let _turn = self.asking.acquire().await;
-            let body = json!({ "apiVersion": format!("{group}/v1"), "kind": kind, "spec": spec }).to_string();
+    /// Sends a review. Logged errors are those of the API server and contain no token.
+    async fn review<T: DeserializeOwned>(
+        &self,
+        (group, kind, path): Review,
+        spec: &Value,
+    ) -> Result<T, AccessError> {
+        let response = timeout(REVIEW_TIMEOUT, async {
+            let _turn = self.reviews.acquire().await;
+            let body = json!({ "apiVersion": format!("{group}/v1"), "kind": kind, "spec": spec })
+                .to_string();
             let request = Request::post(format!("/apis/{group}/v1/{path}"))
                 .header(header::CONTENT_TYPE, "application/json")
                 .body(body.into_bytes())
                 .map_err(kube_client::Error::HttpError)?;
-            self.link.ask::<Answer<T>>(request).await
+            self.client.send_json::<ReviewResponse<T>>(request).await
         });
-        let error = match asked.await {
+        let error = match response.await {
             Ok(Ok(answer)) => return Ok(answer.status),
             Ok(Err(error)) => error.describe(),
-            Err(_) => format!("no answer within {} s", PATIENCE.as_secs()),
+            Err(_) => format!("no response within {} s", REVIEW_TIMEOUT.as_secs()),
         };
         tracing::warn!(
             review = kind,
             error,
-            "who asks for an admin page is not let in: the server did not say whether they may; is this process bound to system:auth-delegator?"
+            "access review failed, request rejected, check binding to system:auth-delegator"
         );
-        Err(Refusal::Unanswered)
+        Err(AccessError::ReviewFailed)
     }
 }
 
 pub(super) fn is_health(path: &str) -> bool {
-    ["/healthz", "/readyz"]
-        .iter()
-        .any(|page| path.strip_prefix(page).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+    ["/healthz", "/readyz"].iter().any(|page| {
+        path.strip_prefix(page)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
 }
 
 fn hash(token: &str) -> Hashed {
-    digest(&SHA256, token.as_bytes()).as_ref().try_into().unwrap_or_default()
+    digest(&SHA256, token.as_bytes())
+        .as_ref()
+        .try_into()
+        .unwrap_or_default()
 }
 
 fn bearer(request: &Parts) -> Option<&str> {
-    let (scheme, token) = request.headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    let fits = |text: &str| !text.is_empty() && text.len() <= LONGEST;
+    let (scheme, token) = request
+        .headers
+        .get(header::AUTHORIZATION)?
+        .to_str()
+        .ok()?
+        .split_once(' ')?;
+    let fits = |text: &str| !text.is_empty() && text.len() <= MAX_LENGTH;
     let token = token.trim();
-    (scheme.eq_ignore_ascii_case("bearer") && fits(token) && fits(request.uri.path())).then_some(token)
+    (scheme.eq_ignore_ascii_case("bearer") && fits(token) && fits(request.uri.path()))
+        .then_some(token)
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for AccessError {
     fn into_response(self) -> Response {
         match self {
-            Self::Unknown => {
-                let mut response = (StatusCode::UNAUTHORIZED, "send a bearer token of this cluster\n").into_response();
-                response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            Self::Unauthenticated => {
+                let mut response = (
+                    StatusCode::UNAUTHORIZED,
+                    "send a bearer token of this cluster\n",
+                )
+                    .into_response();
+                response
+                    .headers_mut()
+                    .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
                 response
             }
             Self::Forbidden { user, verb, path } => {
-                let words = format!(
-                    "User \"{user}\" cannot {verb} path \"{path}\": bind them to a ClusterRole with it in nonResourceURLs\n"
+                let text = format!(
+                    "User \"{user}\" cannot {verb} path \"{path}\"; bind a ClusterRole with the \
+                     path in nonResourceURLs\n"
                 );
-                (StatusCode::FORBIDDEN, words).into_response()
+                (StatusCode::FORBIDDEN, text).into_response()
             }
-            Self::Unanswered => {
-                (StatusCode::SERVICE_UNAVAILABLE, "the cluster did not say whether you may: see the log\n")
-                    .into_response()
-            }
+            Self::ReviewFailed => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "cannot check access: the access review failed; see the log of this process\n",
+            )
+                .into_response(),
         }
     }
 }
@@ -212,7 +286,14 @@ impl IntoResponse for Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
+    use futures::{future::join_all, stream};
     use http::Request;
+    use http_body_util::{BodyExt as _, Full, StreamBody};
+    use kube_client::client::Body;
+    use std::{convert::Infallible, future::pending};
+    use tokio::time::Instant;
+    use tower::service_fn;
 
     fn request(authorization: Option<&[u8]>) -> Parts {
         let mut request = Request::builder().uri("/metrics");
@@ -223,9 +304,9 @@ mod tests {
     }
 
     #[test]
-    fn only_a_bearer_token_says_who_asks() {
+    fn only_a_bearer_token_authenticates() {
         assert_eq!(bearer(&request(Some(b"bearer t0k"))), Some("t0k"));
-        let long = format!("Bearer {}", "x".repeat(LONGEST + 1));
+        let long = format!("Bearer {}", "x".repeat(MAX_LENGTH + 1));
         for header in [
             None,
             Some(&b"Basic YTpi"[..]),
@@ -239,8 +320,53 @@ mod tests {
     }
 
     #[test]
-    fn health_pages_are_those_and_what_is_below_them() {
-        assert!(["/healthz", "/readyz", "/readyz/", "/healthz/a/b"].into_iter().all(is_health));
-        assert!(!["/", "/metrics", "/healthzz", "/debug/healthz", "//healthz"].into_iter().any(is_health));
+    fn health_pages_include_their_subpaths() {
+        assert!(
+            ["/healthz", "/readyz", "/readyz/", "/healthz/a/b"]
+                .into_iter()
+                .all(is_health)
+        );
+        assert!(
+            !["/", "/metrics", "/healthzz", "/debug/healthz", "//healthz"]
+                .into_iter()
+                .any(is_health)
+        );
+    }
+
+    /// Gate whose API server stalls reviews of a resource, maybe after the headers.
+    fn stalling(resource: &'static str, sends_headers: bool) -> Authorizer {
+        let service = service_fn(move |request: Request<Body>| async move {
+            let body = if !request.uri().path().ends_with(resource) {
+                let user = json!({"status": {"authenticated": true, "user": {"username": "eve"}}});
+                Full::new(Bytes::from(user.to_string())).boxed_unsync()
+            } else if sends_headers {
+                StreamBody::new(stream::pending()).boxed_unsync()
+            } else {
+                return pending().await;
+            };
+            Ok::<_, Infallible>(http::Response::new(body))
+        });
+        let kube = kube_client::Client::new(service, "default");
+        Authorizer::new(&Client::new(kube).expect("a ready client"), false)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_review_that_stalls_is_rejected_after_ten_seconds_also_if_many_wait() {
+        for (_, _, resource) in [TOKENS, ACCESS] {
+            for sends_headers in [false, true] {
+                let gate = stalling(resource, sends_headers);
+                let begun = Instant::now();
+                let parts = request(Some(b"bearer t0k"));
+                let admitted =
+                    join_all((0..3 * MAX_CONCURRENT).map(|_| gate.authorize(&parts))).await;
+                assert!(
+                    admitted
+                        .iter()
+                        .all(|admitted| *admitted == Err(AccessError::ReviewFailed)),
+                    "{admitted:?}"
+                );
+                assert_eq!(begun.elapsed(), REVIEW_TIMEOUT, "{resource}");
+            }
+        }
     }
 }

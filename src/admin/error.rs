@@ -1,4 +1,4 @@
-//! Why there is no server.
+//! Errors of the admin server.
 
 use crate::{manager::ManagerError, tls::TlsError};
 use std::{
@@ -6,30 +6,33 @@ use std::{
     net::SocketAddr,
 };
 
-/// Why there is no admin server.
+/// Error that prevents the start of the admin server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdminError {
-    /// The address is not to be had.
+    /// The address cannot be bound.
     #[error("cannot listen on {address}: {error}; {hint} `Admin::address`")]
     Bind {
-        /// Where it was to listen.
+        /// Configured address.
         address: SocketAddr,
         /// Error of the operating system.
         error: io::Error,
-        /// What to do.
+        /// Suggested fix.
         hint: &'static str,
     },
-    /// There is no certificate.
+    /// The certificate cannot be loaded.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// Whoever is on the way could use the tokens of those who ask.
+    /// Tokens would be sent over plain HTTP to an address that is not loopback.
     #[error(
-        "refusing to ask for tokens on {0} without TLS, where others can read them: set `Admin::tls`, or listen on loopback behind what has TLS"
+        "cannot accept tokens on {0} without TLS: others could read them; set `Admin::tls`, or \
+         listen on loopback"
     )]
     Readable(SocketAddr),
     /// An entry of [`Admin::hosts`](super::Admin::hosts) is neither a DNS name nor an IP address.
-    #[error("invalid host `{0}` in `Admin::hosts`; use a DNS name or an IP address, without scheme and port")]
+    #[error(
+        "invalid host `{0}` in `Admin::hosts`; use a DNS name or an IP address, without scheme and port"
+    )]
     InvalidHost(String),
     /// The manager is stopping.
     #[error(transparent)]
@@ -39,11 +42,18 @@ pub enum AdminError {
 impl AdminError {
     pub(super) fn bind(address: SocketAddr, error: io::Error) -> Self {
         let hint = match error.kind() {
-            ErrorKind::AddrInUse => "end what listens there, or choose another port, 0 for any that is free, in",
+            ErrorKind::AddrInUse => {
+                "stop the process that listens there, or choose another port, 0 for any free one, \
+                 in"
+            }
             ErrorKind::PermissionDenied => "choose a port above 1023 in",
             ErrorKind::AddrNotAvailable => "choose an address of this machine in",
             _ => "choose another one in",
         };
-        Self::Bind { address, error, hint }
+        Self::Bind {
+            address,
+            error,
+            hint,
+        }
     }
 }

@@ -16,7 +16,7 @@ use tokio::runtime::{self, Runtime};
 use tower_service::Service;
 
 thread_local! {
-    /// The pages of a manager with a check of each kind, without and with the debug pages.
+    /// Pages of a manager with a check of each kind, without and with the debug pages.
     static PAGES: (Runtime, [Router; 2]) = pages();
 }
 
@@ -30,9 +30,15 @@ pub fn admin_paths(data: &[u8]) {
     }
     PAGES.with(|(runtime, routers)| {
         for router in routers {
-            let request = Request::get(uri.clone()).body(Body::empty()).expect("a request");
+            let request = Request::get(uri.clone())
+                .body(Body::empty())
+                .expect("a request");
             runtime.block_on(async {
-                let response = router.clone().call(request).await.unwrap_or_else(|never| match never {});
+                let response = router
+                    .clone()
+                    .call(request)
+                    .await
+                    .unwrap_or_else(|never| match never {});
                 let failed = response.status() == StatusCode::INTERNAL_SERVER_ERROR;
                 assert!(!failed || uri.path().starts_with("/readyz"), "{uri}");
                 response.into_body().collect().await.expect("a body");
@@ -42,17 +48,30 @@ pub fn admin_paths(data: &[u8]) {
 }
 
 fn pages() -> (Runtime, [Router; 2]) {
-    let runtime = runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime");
     let routers = runtime.block_on(async {
-        let manager = Manager::builder(Client::new(Unreachable, "default")).build().expect("a manager").handle();
+        let manager = Manager::builder(Client::new(Unreachable, "default"))
+            .build()
+            .expect("a manager")
+            .handle();
         manager.add_check(Probe::Health, "ping", || Ok(()));
         manager.add_check(Probe::Ready, "a/b c", || Ok(()));
-        [false, true].map(|debug| Pages { manager: manager.clone(), debug, tells_why: debug }.router(None))
+        [false, true].map(|debug| {
+            Pages {
+                manager: manager.clone(),
+                debug,
+                shows_reason: debug,
+            }
+            .router(None)
+        })
     });
     (runtime, routers)
 }
 
-/// An API server that is not needed: nothing runs that sends a request.
+/// API server that is never called: no task runs that sends a request.
 #[derive(Clone)]
 struct Unreachable;
 

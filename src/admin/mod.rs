@@ -1,25 +1,31 @@
-//! A server for operators and what they operate with: metrics, health, debug pages. Feature `admin`, on by default.
+//! Admin server with metrics, health checks and debug pages.
 //!
-//! | path | |
+//! Feature `admin`, on by default.
+//!
+//! | path | content |
 //! |---|---|
 //! | `/metrics` | [all metrics](ManagerHandle::metrics_page), as `OpenMetrics` |
 //! | `/healthz`, `/readyz` | `ok`, or 500 with the checks that fail; `?verbose` shows all, `?exclude=a` leaves some out |
 //! | `/healthz/a`, `/readyz/a` | one check |
 //! | `/debug/controllers` | [`ManagerHandle::controllers`], with stuck reconciles |
 //! | `/debug/queues` | [`ManagerHandle::queues`]: numbers, and the last 100 requests of each controller that ended with a terminal error |
+//! | `/debug/queues/a?key=default/web` | [`ManagerHandle::queue`]: the one request with that key |
 //! | `/debug/queues/a?limit=1000` | [`ManagerHandle::queue`]: the requests in the queue of controller `a`, each with the reasons of its next reconcile |
 //! | `/debug/caches` | [`ManagerHandle::caches`] |
 //! | `/debug/leases` | [`ManagerHandle::lease`] |
-//! | `/debug/checks` | what all checks say, with reasons |
+//! | `/debug/checks` | results of all checks, with reasons |
 //!
-//! Debug pages are JSON of what the manager says by functions: names of objects, errors in the server's words, never bodies of objects.
+//! Debug pages are the JSON of reports of the manager. They contain names of objects and errors of
+//! the API server, but no object bodies.
 //!
-//! It listens on loopback unless it is told otherwise. What others than this machine can reach should be behind [`TlsFiles`] and [`Access::Reviewed`]; without
-//! the latter, debug pages are then not shown, and health pages never say why.
+//! The server listens on loopback by default. If other machines can reach it, use [`TlsFiles`] and
+//! [`Access::Reviewed`]. Without the latter, it then does not show debug pages, and health pages
+//! contain no reasons.
 //!
 //! With [`Access::Open`], requests that a web page of another site can cause are answered with 403:
 //!
-//! - requests to a host that is neither loopback nor in [`Admin::hosts`], except for health pages: the kubelet sends the pod's address;
+//! - requests to a host that is neither loopback nor in [`Admin::hosts`], except for health pages:
+//!   the kubelet sends the pod's address;
 //! - requests with the `Origin` of another server, or with `Sec-Fetch-Site: cross-site`;
 //! - requests of a browser with a body and without a content type.
 //!
@@ -38,20 +44,20 @@
 mod access;
 mod debug;
 mod error;
-#[cfg(feature = "bench-internals")]
+mod expiring_cache;
+#[cfg(feature = "__internals")]
 pub(crate) mod fuzz;
 mod health;
-mod memory;
 mod pages;
 mod serve;
 
 pub use self::{access::Access, error::AdminError};
 pub use crate::tls::{TlsError, TlsFiles};
 
-use self::{access::Gate, pages::Pages, serve::Door};
+use self::{access::Authorizer, pages::Pages, serve::Server};
 use crate::{
     manager::{ManagerHandle, RunContext, Stage},
-    tls::Certificates,
+    tls::CertificateWatcher,
 };
 use std::{
     fmt,
@@ -60,25 +66,32 @@ use std::{
 use steersman_browser_guard::BrowserGuard;
 use tokio::select;
 
-/// How the server serves. The defaults are for this machine only.
+/// Options of the admin server. The defaults serve this machine only.
 #[derive(Clone)]
 pub struct Admin {
-    /// Where it listens; port 0 takes any that is free. `127.0.0.1:8080` by default.
+    /// Address to listen on. Port 0 selects a free port. Default: `127.0.0.1:8080`.
     pub address: SocketAddr,
-    /// HTTPS with this certificate, which is read again when its files change. Plain HTTP by default.
+    /// Certificate for HTTPS, reloaded when its files change. Default: plain HTTP.
     pub tls: Option<TlsFiles>,
-    /// Who may ask. Everybody who can reach it by default.
+    /// Access control. Default: [`Access::Open`].
     pub access: Access,
-    /// DNS names and IP addresses, without port, by which clients may call the server, besides loopback and the IP address in `address`. They matter only with
+    /// Additional host names of the server: DNS names and IP addresses, without port.
+    ///
+    /// Loopback and the IP address in `address` are always accepted. Used only with
     /// [`Access::Open`]. Default: none.
     pub hosts: Vec<String>,
-    /// Whether health pages, too, are only for those who may ask. Not by default: the kubelet has no name there.
+    /// Applies access control to health pages as well.
+    ///
+    /// The kubelet sends no token. Default: false.
     pub review_health: bool,
-    /// Whether debug pages are shown. By default if only this machine can ask, or access is reviewed.
+    /// Shows debug pages. Default: if the server is on loopback or access is reviewed.
     pub debug: Option<bool>,
-    /// How many connections there can be. Beyond that health pages are served all the same, on a few more connections, and others are told to ask again. 100 by default.
+    /// Limit of connections.
+    ///
+    /// A few more connections are accepted for health pages. Other requests on them receive 503.
+    /// Default: 100.
     pub max_connections: usize,
-    /// Pages of your own, for paths that are not taken.
+    /// Additional pages, on paths that are not used. Default: none.
     pub routes: Option<axum::Router>,
 }
 
@@ -112,11 +125,12 @@ impl Admin {
     }
 
     fn shows_debug(&self) -> bool {
-        self.debug.unwrap_or(self.is_local() || self.access == Access::Reviewed)
+        self.debug
+            .unwrap_or(self.is_local() || self.access == Access::Reviewed)
     }
 
-    /// Whether one that asks for a single check is told why it fails.
-    fn tells_why(&self) -> bool {
+    /// Returns whether the page of a single check contains the reason of its failure.
+    fn shows_reason(&self) -> bool {
         self.shows_debug() && (self.access == Access::Open || self.review_health)
     }
 }
@@ -131,50 +145,66 @@ impl fmt::Debug for Admin {
     }
 }
 
-/// A server that the manager runs. Dropping this changes nothing.
+/// Admin server that runs with the manager. Dropping this value does not stop it.
 #[derive(Clone, Debug)]
 pub struct AdminServer {
     address: SocketAddr,
 }
 
 impl AdminServer {
-    /// Where it listens, with the port that was found.
+    /// Returns the address of the server, with the selected port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
 impl ManagerHandle {
-    /// Serve metrics, health and debug pages for as long as the manager runs. The address is taken at once, and answers are given once the manager runs.
+    /// Serves metrics, health and debug pages while the manager runs.
+    ///
+    /// The address is bound at once. Requests are answered once the manager runs.
     pub fn serve_admin(&self, admin: Admin) -> Result<AdminServer, AdminError> {
         if admin.access == Access::Reviewed && admin.tls.is_none() && !admin.is_local() {
             return Err(AdminError::Readable(admin.address));
         }
         let guard = admin.browser_guard()?;
-        let certificates = admin.tls.clone().map(Certificates::read).transpose()?;
-        let tls = certificates.as_ref().map(Certificates::config).transpose()?;
+        let certificates = admin.tls.clone().map(CertificateWatcher::new).transpose()?;
+        let tls = certificates
+            .as_ref()
+            .map(CertificateWatcher::server_config)
+            .transpose()?;
         let bind = |error| AdminError::bind(admin.address, error);
         let listener = TcpListener::bind(admin.address).map_err(bind)?;
         listener.set_nonblocking(true).map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
 
-        let gate = (admin.access == Access::Reviewed).then(|| Gate::new(&self.client(), admin.review_health));
-        let pages = Pages { manager: self.clone(), debug: admin.shows_debug(), tells_why: admin.tells_why() };
-        let door = Door { tls, guard, gate, router: pages.router(admin.routes), most: admin.max_connections.max(1) };
+        let authorizer = (admin.access == Access::Reviewed)
+            .then(|| Authorizer::new(&self.client(), admin.review_health));
+        let pages = Pages {
+            manager: self.clone(),
+            debug: admin.shows_debug(),
+            shows_reason: admin.shows_reason(),
+        };
+        let server = Server {
+            tls,
+            guard,
+            authorizer,
+            router: pages.router(admin.routes),
+            max_connections: admin.max_connections.max(1),
+        };
         let fresh = certificates.clone();
         let named = format!("admin server on {address}");
-        self.add_with_parts(Stage::Server, &named, Vec::new, async move |cx: RunContext| {
+        self.add_with_subtasks(Stage::Server, &named, Vec::new, async move |cx: RunContext| {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             tracing::info!(%address, tls = fresh.is_some(), "serving metrics, health and debug pages");
             cx.ready();
             let fresh = async {
                 match fresh {
-                    Some(certificates) => certificates.keep_fresh().await,
+                    Some(certificates) => certificates.run().await,
                     None => std::future::pending().await,
                 }
             };
             select! {
-                () = door.serve(listener, cx.stopped(), cx.forsaken()) => Ok(()),
+                () = server.serve(listener, cx.stopped(), cx.aborted()) => Ok(()),
                 () = fresh => Ok(()),
             }
         })?;
@@ -192,11 +222,24 @@ mod tests {
     #[test]
     fn the_address_of_the_server_is_an_accepted_host_unless_it_is_unspecified() {
         let accepts = |address: &str, host: &str| {
-            let admin = Admin { address: address.parse().unwrap(), ..Admin::default() };
-            let request = http::Request::get("/metrics").header("host", host).body(()).unwrap();
-            admin.browser_guard().unwrap().unwrap().check(&request.into_parts().0, false).is_ok()
+            let admin = Admin {
+                address: address.parse().unwrap(),
+                ..Admin::default()
+            };
+            let request = http::Request::get("/metrics")
+                .header("host", host)
+                .body(())
+                .unwrap();
+            admin
+                .browser_guard()
+                .unwrap()
+                .unwrap()
+                .check(&request.into_parts().0, false)
+                .is_ok()
         };
         assert!(accepts("10.1.2.3:8080", "10.1.2.3:8080") && accepts("[fd00::1]:80", "[fd00::1]"));
-        assert!(!accepts("10.1.2.3:8080", "10.1.2.4:8080") && !accepts("0.0.0.0:8080", "0.0.0.0:8080"));
+        assert!(
+            !accepts("10.1.2.3:8080", "10.1.2.4:8080") && !accepts("0.0.0.0:8080", "0.0.0.0:8080")
+        );
     }
 }

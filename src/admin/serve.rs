@@ -1,9 +1,11 @@
-//! Connections: so many, each for so long, HTTP/1.1.
+//! Connections of the admin server: HTTP/1.1, with limits of number and time.
 //!
-//! What holds: nobody can keep a connection without asking, nor ask for ever. When all places are taken, a few more are there for health pages: whoever restarts
-//! this process for want of an answer has one. When the server is told to stop, it accepts nobody, lets requests end for a few seconds, and leaves no task.
+//! Invariant: every connection and every read of a request head is limited in time. If all
+//! connections are in use, a few more are reserved for health pages, so that probes still succeed.
+//! On shutdown the server accepts no connections, waits a few seconds for requests, and leaves no
+//! task.
 
-use super::access::{Gate, is_health};
+use super::access::{Authorizer, is_health};
 use axum::{Router, body::Body, response::IntoResponse};
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::{
@@ -27,58 +29,64 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
-/// How long a client may take for its handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long it may take for the head of a request, also for the next one on its connection.
-const HEAD: Duration = Duration::from_secs(30);
-/// How long a connection is used; the request that it has then can end.
-const LIFE: Duration = Duration::from_mins(5);
-/// How long requests may take to end, then, and once the server stops.
-const GRACE: Duration = Duration::from_secs(5);
-/// How many places there are beside, for health pages.
+/// Time limit of a TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit of the head of a request, also of the next one on a connection.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time after which a connection is closed gracefully.
+const MAX_CONNECTION_AGE: Duration = Duration::from_mins(5);
+/// Time that requests have to end after [`MAX_CONNECTION_AGE`] and on shutdown.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
+/// Additional connections for health pages.
 const RESERVED: usize = 8;
-/// How long a client may take there, for each of the above.
-const BRIEF: Duration = Duration::from_secs(2);
-/// How many bytes the head of a request may have.
+/// Cap of the time limits on a reserved connection.
+const RESERVED_TIMEOUT: Duration = Duration::from_secs(2);
+/// Largest head of a request in bytes.
 const MAX_HEAD: usize = 32 << 10;
 
-pub(super) struct Door {
+pub(super) struct Server {
     pub(super) tls: Option<Arc<ServerConfig>>,
     /// Rejects requests of web pages. `None` if callers need a token.
     pub(super) guard: Option<BrowserGuard>,
-    pub(super) gate: Option<Gate>,
+    pub(super) authorizer: Option<Authorizer>,
     pub(super) router: Router,
-    pub(super) most: usize,
+    pub(super) max_connections: usize,
 }
 
-/// Where a connection is.
+/// Type of a connection.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum ConnectionKind {
     Any,
-    /// Health pages only, one each.
+    /// Serves one request for a health page.
     Reserved,
 }
 
-impl Door {
-    /// Until it is told to stop, and requests have ended, or their time is over, or nobody waits for them: it is `forsaken`.
+impl Server {
+    /// Serves until `stop` resolves, then waits for running requests.
+    ///
+    /// The wait ends after [`SHUTDOWN_GRACE`], or when `abort` resolves.
     pub(super) async fn serve(
         self,
         listener: TcpListener,
         stop: impl Future<Output = ()>,
-        forsaken: impl Future<Output = ()>,
+        abort: impl Future<Output = ()>,
     ) {
-        let places = Arc::new(Semaphore::new(self.most.saturating_add(RESERVED).min(Semaphore::MAX_PERMITS)));
-        let door = Arc::new(self);
+        let permits = Arc::new(Semaphore::new(
+            self.max_connections
+                .saturating_add(RESERVED)
+                .min(Semaphore::MAX_PERMITS),
+        ));
+        let server = Arc::new(self);
         let stopping = CancellationToken::new();
         let mut connections = JoinSet::new();
         let mut stop = pin!(stop);
         loop {
             let next = async {
-                // Nobody closes it.
-                let taken = places.clone().acquire_owned().await;
-                (taken, listener.accept().await)
+                // Never fails: the semaphore is not closed.
+                let permit = permits.clone().acquire_owned().await;
+                (permit, listener.accept().await)
             };
-            let (taken, accepted) = select! {
+            let (permit, accepted) = select! {
                 biased;
                 () = &mut stop => break,
                 Some(_) = connections.join_next() => continue,
@@ -86,17 +94,21 @@ impl Door {
             };
             match accepted {
                 Ok((stream, _)) => {
-                    let (door, stopping) = (door.clone(), stopping.clone());
-                    let place = if places.available_permits() < RESERVED { Place::Reserved } else { Place::Any };
+                    let (server, stopping) = (server.clone(), stopping.clone());
+                    let kind = if permits.available_permits() < RESERVED {
+                        ConnectionKind::Reserved
+                    } else {
+                        ConnectionKind::Any
+                    };
                     connections.spawn(async move {
-                        door.connection(stream, place, stopping).await;
-                        drop(taken);
+                        server.connection(stream, kind, stopping).await;
+                        drop(permit);
                     });
                 }
-                // A client that gave up is its own affair. Anything else, as too many open files, takes a while to pass.
-                Err(error) if is_of_the_client(&error) => {}
+                // Ignore errors of one client. Others, such as too many open files, need a pause.
+                Err(error) if is_client_error(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "the admin server cannot accept a connection");
+                    tracing::warn!(%error, "accepting connection of admin server failed");
                     sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -105,73 +117,93 @@ impl Door {
         stopping.cancel();
         let ended = async { while connections.join_next().await.is_some() {} };
         select! {
-            _ = timeout(GRACE, ended) => {}
-            () = forsaken => {}
+            _ = timeout(SHUTDOWN_GRACE, ended) => {}
+            () = abort => {}
         }
         connections.shutdown().await;
     }
 
-    async fn connection(self: Arc<Self>, stream: TcpStream, place: Place, stopping: CancellationToken) {
-        let Some(tls) = self.tls.clone() else { return self.http(stream, place, stopping).await };
-        let handshake = timeout(place.most(HANDSHAKE), TlsAcceptor::from(tls).accept(stream));
+    async fn connection(
+        self: Arc<Self>,
+        stream: TcpStream,
+        kind: ConnectionKind,
+        stopping: CancellationToken,
+    ) {
+        let Some(tls) = self.tls.clone() else {
+            return self.http(stream, kind, stopping).await;
+        };
+        let handshake = timeout(
+            kind.limit(HANDSHAKE_TIMEOUT),
+            TlsAcceptor::from(tls).accept(stream),
+        );
         let accepted = select! {
             accepted = handshake => accepted,
             () = stopping.cancelled() => return,
         };
-        // Whoever fails the handshake has been told why by an alert.
+        // A client whose handshake fails has received an alert.
         if let Ok(Ok(stream)) = accepted {
-            self.http(stream, place, stopping).await;
+            self.http(stream, kind, stopping).await;
         }
     }
 
     async fn http(
         self: Arc<Self>,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send,
-        place: Place,
+        kind: ConnectionKind,
         stopping: CancellationToken,
     ) {
         let service = service_fn(move |request| {
-            let door = self.clone();
-            async move { Ok::<_, Infallible>(door.answer(request, place).await) }
+            let server = self.clone();
+            async move { Ok::<_, Infallible>(server.respond(request, kind).await) }
         });
         let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(place.most(HEAD)).max_buf_size(MAX_HEAD);
-        builder.keep_alive(place == Place::Any);
+        builder
+            .timer(TokioTimer::new())
+            .header_read_timeout(kind.limit(HEAD_TIMEOUT))
+            .max_buf_size(MAX_HEAD);
+        builder.keep_alive(kind == ConnectionKind::Any);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-        // How a connection ends is its client's affair.
+        // Errors of a connection concern only its client.
         select! {
             _ = &mut connection => return,
             () = stopping.cancelled() => {}
-            () = sleep(LIFE) => {}
+            () = sleep(MAX_CONNECTION_AGE) => {}
         }
         connection.as_mut().graceful_shutdown();
-        drop(timeout(GRACE, connection).await);
+        drop(timeout(SHUTDOWN_GRACE, connection).await);
     }
 
-    async fn answer(&self, request: Request<Incoming>, place: Place) -> Response<Body> {
+    async fn respond(&self, request: Request<Incoming>, kind: ConnectionKind) -> Response<Body> {
         let (parts, body) = request.into_parts();
-        if place == Place::Reserved && !is_health(parts.uri.path()) {
-            return crowded();
+        if kind == ConnectionKind::Reserved && !is_health(parts.uri.path()) {
+            return too_many_connections();
         }
         if let Some(guard) = &self.guard
             && let Err(rejection) = guard.check(&parts, !body.is_end_stream())
         {
             return forbidden(&rejection);
         }
-        if let Some(gate) = &self.gate
-            && let Some(refused) = gate.refuse(&parts).await
+        if let Some(authorizer) = &self.authorizer
+            && let Some(refused) = authorizer.reject(&parts).await
         {
             return refused;
         }
-        // It is ready at once, and does not fail.
+        // The router is always ready and does not fail.
         let mut router = self.router.clone();
-        router.call(Request::from_parts(parts, body)).await.unwrap_or_else(|never| match never {})
+        router
+            .call(Request::from_parts(parts, body))
+            .await
+            .unwrap_or_else(|never| match never {})
     }
 }
 
-impl Place {
-    fn most(self, time: Duration) -> Duration {
-        if self == Self::Reserved { time.min(BRIEF) } else { time }
+impl ConnectionKind {
+    fn limit(self, time: Duration) -> Duration {
+        if self == Self::Reserved {
+            time.min(RESERVED_TIMEOUT)
+        } else {
+            time
+        }
     }
 }
 
@@ -180,19 +212,27 @@ fn forbidden(rejection: &Rejection) -> Response<Body> {
         Rejection::Host(_) | Rejection::NoHost => {
             "use localhost, add the host to `Admin::hosts` (--admin-host), or require tokens with `Admin::access` (--admin-access)"
         }
-        _ => "use a program other than a browser, or require tokens with `Admin::access` (--admin-access)",
+        _ => {
+            "use a program other than a browser, or require tokens with `Admin::access` (--admin-access)"
+        }
     };
     (StatusCode::FORBIDDEN, format!("{rejection}; {fix}\n")).into_response()
 }
 
-fn crowded() -> Response<Body> {
-    let words = "too many connections: end some, ask again, or raise `Admin::max_connections`\n";
-    let mut response = (StatusCode::SERVICE_UNAVAILABLE, words).into_response();
-    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+fn too_many_connections() -> Response<Body> {
+    let text = "cannot accept the connection: too many are open; close some, retry, or raise \
+                 `Admin::max_connections`\n";
+    let mut response = (StatusCode::SERVICE_UNAVAILABLE, text).into_response();
+    response
+        .headers_mut()
+        .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     response
 }
 
-fn is_of_the_client(error: &io::Error) -> bool {
+fn is_client_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted
+    )
 }

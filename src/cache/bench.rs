@@ -1,12 +1,14 @@
-//! What the benches need and nobody else: an informer that is fed by hand with objects that are decoded already, so that what is measured is the
-//! store and its handlers, and neither a server nor a decoder. Feature `bench-internals`; no part of the API.
+//! Informers for benchmarks, fed with decoded objects.
+//!
+//! Benchmarks measure the store and its handlers without a server and a decoder. Behind the feature
+//! `__internals`; not part of the API.
 
 use super::{
     Informer,
     core::{Condition, Core},
-    life::{Lease, Life, Need},
-    part::Part,
-    reflect::Sink,
+    namespace_core::NamespaceCore,
+    refcount::{InformerRef, RefCount, Requirement},
+    reflector::Sink,
     registry::WeakCache,
     scope::Scope,
     store::Entry,
@@ -15,37 +17,37 @@ use crate::object::{Compact, Decoder, MetadataOnly, Payload, StaticKind};
 use kube_core::TypeMeta;
 use std::sync::Arc;
 
-/// Where the objects come from. Reading is done by the [`Informer`] that came with it.
+/// Input of a benchmark's informer. Reads use the [`Informer`] returned with it.
 pub trait Feed: Send + Sync + 'static {
-    /// A decoded object. A clone is the same one: who holds it frees it, and not who is measured.
+    /// Decoded object. Clones share it, so that the benchmark and not the measured code frees it.
     type Object: Clone + Send + 'static;
 
-    /// From JSON.
+    /// Decodes an object from JSON.
     fn decode(&self, json: &[u8]) -> Self::Object;
-    /// What a list does.
+    /// Replaces all objects, like a list.
     fn all(&self, objects: Vec<Self::Object>, revision: u64);
-    /// What a watch event does: store and handlers.
+    /// Stores an object and notifies handlers, like a watch event.
     fn put(&self, object: Self::Object, revision: u64);
-    /// The store alone.
+    /// Stores an object without notifying handlers.
     fn store(&self, object: Self::Object, revision: u64);
 }
 
-impl<P: Payload> Feed for Part<P> {
+impl<P: Payload> Feed for NamespaceCore<P> {
     type Object = Entry<P>;
 
     fn decode(&self, json: &[u8]) -> Entry<P> {
         let payload: P = self.decoder().decode(json).expect("an object");
-        let bytes = self.decoder().weigh(&payload, json.len());
+        let bytes = self.decoder().estimate_size(&payload, json.len());
         Entry::new(payload.key(), Arc::new(payload), bytes)
     }
 
     fn all(&self, objects: Vec<Entry<P>>, revision: u64) {
-        Sink::all(self, objects, Vec::new(), revision);
+        Sink::replace(self, objects, Vec::new(), revision);
     }
 
     fn put(&self, object: Entry<P>, revision: u64) {
         Sink::put(self, object, revision);
-        self.tell();
+        self.wake_handlers();
     }
 
     fn store(&self, object: Entry<P>, revision: u64) {
@@ -53,28 +55,38 @@ impl<P: Payload> Feed for Part<P> {
     }
 }
 
-/// Kept as its type.
+/// Creates an informer that stores decoded objects.
 pub fn typed<K: StaticKind>() -> (Informer<K>, impl Feed) {
     fed::<K, K>()
 }
 
-/// Kept compact.
+/// Creates an informer that stores compact objects.
 pub fn compact<K: StaticKind>() -> (Informer<K>, impl Feed) {
     fed::<K, Compact>()
 }
 
-/// Kept as metadata only.
+/// Creates an informer that stores metadata only.
 pub fn metadata<K: StaticKind>() -> (Informer<K>, impl Feed) {
     fed::<K, MetadataOnly>()
 }
 
-fn fed<K: StaticKind, P: Payload>() -> (Informer<K>, Part<P>) {
+fn fed<K: StaticKind, P: Payload>() -> (Informer<K>, NamespaceCore<P>) {
     let gvk = K::static_gvk();
-    let types = TypeMeta { api_version: gvk.api_version(), kind: gvk.kind.clone() };
+    let types = TypeMeta {
+        api_version: gvk.api_version(),
+        kind: gvk.kind.clone(),
+    };
     let core = Arc::new(Core::<P>::new(Decoder::new(types)));
-    let part = core.join(None);
-    core.parts_are(Condition::Synced);
-    core.all_joined();
-    let life = Life::new(gvk, Scope::whole(&[]).expect("all of them"));
-    (Informer::new(core, Lease::new(&life, Need::Must), WeakCache::default()), part)
+    let part = core.add_namespace(None);
+    core.set_namespaces_condition(Condition::Synced);
+    core.namespaces_complete();
+    let refs = RefCount::new(gvk, Scope::cluster_scoped(&[]).expect("all of them"));
+    (
+        Informer::new(
+            core,
+            InformerRef::new(&refs, Requirement::Required),
+            WeakCache::default(),
+        ),
+        part,
+    )
 }

@@ -1,23 +1,28 @@
-//! One informer's objects: what the list and watch loops say goes into the store, and from there to the handlers.
+//! State of one informer: writes objects to the store and notifies handlers.
 //!
-//! There is a loop for the whole kind, or one for each namespace; each speaks through its [`Part`]. The informer is synced when all parts are, and
-//! the revision it publishes is the smallest of theirs: whatever was written up to it is in the store, in whichever namespace. A part that joins later
-//! has nothing to say before it was listed; the objects of one that leaves are gone, as if a list had not shown them any more.
+//! There is one reflector for the whole kind, or one for each namespace. Each reports to its
+//! [`NamespaceCore`]. The informer is synced when all parts are synced. The revision that it
+//! publishes is the smallest of the parts' revisions, so that the store contains all writes up to
+//! it in every namespace. A part that is added later does not count before its first list. When a
+//! part is removed, its objects are deleted from the store.
 //!
-//! The store changes and the change is published under the fan's gate, so that a handler that joins sees every object once: as it was, or as it
-//! became. An object that does not decode keeps its last good state in the store, if it had one,
-//! until it decodes again or is gone. Meanwhile it is among the [undecoded
-//! objects](super::undecoded).
+//! Invariant: a change of the store and its publication happen under the fan-out's gate, so that a
+//! new subscription sees every object exactly once, before or after the change. An object that does
+//! not decode keeps its last good state in the store, if it had one, until it decodes again or is
+//! deleted. Meanwhile it is among the [undecoded objects](super::undecoded).
 
 use super::{
-    erased::Settled,
-    fan::{Cursor, Event, Fan, Publisher},
-    ledger::{Fate, Ledger},
-    life::first,
-    part::Part,
-    parts::Parts,
-    stats::{InformerStats, LARGEST, Misfit, Misfits, ObjectSize, Tally, Trouble},
-    store::{About, Change, Entry, Store},
+    erased::NamespacesGuard,
+    fanout::{Event, Fanout, Publisher, Subscription},
+    ledger::{Existence, Ledger},
+    namespace_core::NamespaceCore,
+    namespace_cores::NamespaceCores,
+    refcount::race,
+    stats::{
+        Added, DecodeFailure, DecodeFailures, ErrorCount, EventCounters, InformerStats,
+        LARGEST_OBJECTS, ObjectSize,
+    },
+    store::{Change, Entry, ListScope, Store},
     undecoded::UndecodedObjects,
 };
 use crate::object::{Decoder, Meta, ObjectKey, Payload, Undecoded};
@@ -37,60 +42,72 @@ use std::{
 };
 use tokio::{sync::watch, time::Instant};
 
-/// How many are measured to find the largest.
-const CANDIDATES: usize = 64;
+/// Objects that are measured to find the largest ones.
+const MEASURED_CANDIDATES: usize = 64;
 
-/// How an informer is.
+/// Condition of an informer.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Condition {
-    /// Declared; nobody asks the server.
+    /// Declared, but its task does not run.
     Idle,
-    /// Nothing is known yet.
+    /// The first list has not completed.
     Starting,
-    /// The server has no such kind: in words, and what is done about it.
-    Absent { error: String },
-    /// Up to date, as far as the server has told.
+    /// The API server does not serve the kind. `error` also describes when discovery is repeated.
+    KindNotFound { error: String },
+    /// The store is up to date with the watch.
     Synced,
     /// The informer serves the last known objects and retries.
     ///
-    /// `refused` is set if an immediate retry cannot succeed, so that a lazy read does not wait for
-    /// one: the server has rejected the list or watch, the kind is cluster-scoped and declared for
-    /// some namespaces, or a panic has ended a loop of the informer.
-    Degraded { since: SystemTime, error: String, refused: bool },
-    /// It has ended, and will not be started again.
-    Ended,
+    /// `rejected` is set if an immediate retry cannot succeed, so that a lazy read does not wait
+    /// for one: the server has rejected the list or watch, the kind is cluster-scoped and declared
+    /// for some namespaces, or a panic has ended a reflector of the informer.
+    Degraded {
+        since: SystemTime,
+        error: String,
+        rejected: bool,
+    },
+    /// The informer is closed. This is final.
+    Closed,
 }
 
 impl Condition {
-    /// The server was asked, and why there is nothing is known: who can do without it waits for nothing more.
-    pub(crate) fn is_no(&self) -> bool {
-        matches!(self, Self::Absent { .. } | Self::Degraded { .. } | Self::Ended)
+    /// Returns whether the informer failed, so that optional users stop waiting.
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(
+            self,
+            Self::KindNotFound { .. } | Self::Degraded { .. } | Self::Closed
+        )
     }
 
-    /// The same, in the server's own words: to ask at once again is no use.
-    pub(crate) fn is_refusal(&self) -> bool {
-        matches!(self, Self::Absent { .. } | Self::Degraded { refused: true, .. } | Self::Ended)
+    /// Returns whether a retry cannot succeed, so that lazy reads stop waiting.
+    pub(crate) fn is_rejected(&self) -> bool {
+        matches!(
+            self,
+            Self::KindNotFound { .. } | Self::Degraded { rejected: true, .. } | Self::Closed
+        )
     }
 }
 
 pub(crate) struct Core<P> {
     pub(crate) store: Store<P>,
     pub(super) undecoded: UndecodedObjects,
-    pub(super) fan: Fan<P>,
-    /// Told of every change once the store shows it.
+    pub(super) fanout: Fanout<P>,
+    /// Pending own writes. Notified of every change after the store shows it.
     pub(crate) ledger: Arc<Ledger>,
     pub(super) decoder: Decoder,
-    /// How each part is. Who changes the store holds it, so that revisions are published in order, but lets others read it, because it takes as long
-    /// as the users' index functions do.
-    pub(super) parts: RwLock<Parts>,
+    /// State of each part.
+    ///
+    /// Writers of the store hold an upgradable lock, so that revisions are published in order.
+    /// Readers are not blocked, because a write takes as long as the users' index functions.
+    pub(super) namespace_cores: RwLock<NamespaceCores>,
     condition: watch::Sender<Condition>,
-    /// Whether the first list of every part has come: from then on, reads are served.
+    /// Whether the first list of every part has completed. Reads are served from then on.
     listed: watch::Sender<bool>,
-    /// The same: every read asks, and readers must not meet at a lock.
+    /// Copy of `listed` for reads, which must not contend for a lock.
     is_listed: AtomicBool,
-    pub(super) tally: Tally,
-    pub(super) decode_errors: Trouble<String>,
-    misfits: Misfits,
+    pub(super) counters: EventCounters,
+    pub(super) decode_errors: ErrorCount<String>,
+    decode_failures: DecodeFailures,
 }
 
 impl<P: Payload> Core<P> {
@@ -99,112 +116,138 @@ impl<P: Payload> Core<P> {
         Self {
             store: Store::default(),
             undecoded: UndecodedObjects::default(),
-            fan: Fan::new(Arc::new(move |key, object: &Arc<P>| object.to_metadata(&types, key))),
+            fanout: Fanout::new(Arc::new(move |key, object: &Arc<P>| {
+                object.to_metadata(&types, key)
+            })),
             ledger: Arc::default(),
             decoder,
-            parts: RwLock::default(),
+            namespace_cores: RwLock::default(),
             condition: watch::Sender::new(Condition::Idle),
             listed: watch::Sender::new(false),
             is_listed: AtomicBool::new(false),
-            tally: Tally::default(),
-            decode_errors: Trouble::default(),
-            misfits: Misfits::default(),
+            counters: EventCounters::default(),
+            decode_errors: ErrorCount::default(),
+            decode_failures: DecodeFailures::default(),
         }
     }
 
-    /// There are no loops, and now there will be: which ones, [`join`](Self::join) says. The revision never falls because of it, and what was told is not
-    /// told as initial again. What was wrong is so until it is not.
-    pub(crate) fn begin(&self) {
+    /// Prepares for new reflectors, which [`add_namespace`](Self::add_namespace) then adds.
+    ///
+    /// The published revision does not decrease, known objects are not reported as initial again,
+    /// and a degraded condition stays until it is resolved.
+    pub(crate) fn restart(&self) {
         let start = match self.condition() {
             degraded @ Condition::Degraded { .. } => degraded,
             _ => Condition::Starting,
         };
-        let mut parts = self.parts.write();
-        *parts = parts.anew(start);
+        let mut parts = self.namespace_cores.write();
+        *parts = parts.restarted(start);
     }
 
-    /// Where the loop of this namespace, or of all that have none of their own, puts what it is told. It begins anew if it was there before, and
-    /// must not be any more.
-    pub(crate) fn join(self: &Arc<Self>, namespace: Option<String>) -> Part<P> {
-        let mut parts = self.parts.write();
-        parts.begin(namespace.as_deref());
+    /// Adds a part for a namespace, or for all objects that have no part of their own.
+    ///
+    /// Replaces an earlier part of the namespace, whose reflector must have ended.
+    pub(crate) fn add_namespace(self: &Arc<Self>, namespace: Option<String>) -> NamespaceCore<P> {
+        let mut parts = self.namespace_cores.write();
+        parts.add(namespace.as_deref());
         self.ledger.join(namespace.as_deref());
-        self.judge(&parts);
+        self.update_condition(&parts);
         drop(parts);
-        Part { core: self.clone(), namespace }
+        NamespaceCore {
+            core: self.clone(),
+            namespace,
+        }
     }
 
-    /// The namespace is kept no longer: its objects are gone, and whether they are on the server, nobody knows.
-    pub(crate) fn leave(&self, namespace: &str) {
-        let mut parts = self.parts.write();
+    /// Removes the part of a namespace, and deletes its objects with an unknown state.
+    pub(crate) fn remove_namespace(&self, namespace: &str) {
+        let mut parts = self.namespace_cores.write();
         if parts.remove(namespace).is_none() {
             return;
         }
         let parts = RwLockWriteGuard::downgrade_to_upgradable(parts);
         let revision = parts.revision(self.published());
-        let changes = self.replace(About::Namespace(namespace), Vec::new(), Vec::new(), revision, Listing::Again);
+        let changes = self.replace(
+            ListScope::Namespace(namespace),
+            Vec::new(),
+            Vec::new(),
+            revision,
+            Listing::Relist,
+        );
         self.ledger.leave(namespace);
-        self.judge(&parts);
+        self.update_condition(&parts);
         drop(parts);
-        self.tally.happened(changes, Instant::now());
+        self.counters.count(changes, Instant::now());
     }
 
-    /// All parts that there are in the beginning have joined: when each was listed, so is the whole. What is of none of them, from before, is gone.
-    pub(crate) fn all_joined(&self) {
-        let mut parts = self.parts.write();
-        parts.all_joined();
+    /// Marks the initial set of parts as complete. The informer is synced once each is listed.
+    ///
+    /// Deletes objects of earlier parts that were not added again.
+    pub(crate) fn namespaces_complete(&self) {
+        let mut parts = self.namespace_cores.write();
+        parts.set_complete();
         let parts = RwLockWriteGuard::downgrade_to_upgradable(parts);
-        let of_none = |key: &ObjectKey| !parts.have(key);
+        let of_none = |key: &ObjectKey| !parts.covers(key);
         let revision = parts.revision(self.published());
-        let changes = self.replace(About::Those(&of_none), Vec::new(), Vec::new(), revision, Listing::Again);
-        self.ledger.keep(|part| parts.are(part));
-        self.judge(&parts);
+        let changes = self.replace(
+            ListScope::Matching(&of_none),
+            Vec::new(),
+            Vec::new(),
+            revision,
+            Listing::Relist,
+        );
+        self.ledger.keep(|part| parts.contains(part));
+        self.update_condition(&parts);
         drop(parts);
-        self.tally.happened(changes, Instant::now());
+        self.counters.count(changes, Instant::now());
     }
 
-    /// The revision that readers were told, if they are served.
+    /// Returns the published revision, if reads are served.
     pub(super) fn published(&self) -> Option<u64> {
         self.is_listed().then(|| self.store.revision())
     }
 
-    /// The conditions that it comes to be in.
+    /// Subscribes to changes of the condition.
     pub(crate) fn conditions(&self) -> watch::Receiver<Condition> {
         self.condition.subscribe()
     }
 
-    /// How that is which says what parts there are.
-    pub(crate) fn parts_are(&self, condition: Condition) {
-        let mut parts = self.parts.write();
-        parts.set(condition);
-        self.judge(&parts);
+    /// Sets the condition of the informer of namespaces that determines the parts.
+    pub(crate) fn set_namespaces_condition(&self, condition: Condition) {
+        let mut parts = self.namespace_cores.write();
+        parts.set_condition(condition);
+        self.update_condition(&parts);
     }
 
-    /// Whether a namespace's objects are kept, and were listed: what is not there then is not on the server.
-    pub(crate) fn knows(&self, namespace: &str) -> bool {
-        self.settled().know(namespace)
+    /// Returns whether a namespace is in scope and listed.
+    ///
+    /// If so, an object that is missing here does not exist on the API server.
+    pub(crate) fn is_namespace_listed(&self, namespace: &str) -> bool {
+        self.lock_namespaces().is_listed(namespace)
     }
 
-    /// While this is held no part comes, goes, or is said to be listed; a list is in the store before that.
-    pub(super) fn settled(&self) -> Settled<'_> {
-        self.parts.read()
+    /// Locks the set of parts: none is added, removed or marked as listed meanwhile.
+    ///
+    /// The objects of a list are in the store before its part is marked as listed.
+    pub(super) fn lock_namespaces(&self) -> NamespacesGuard<'_> {
+        self.namespace_cores.read()
     }
 
-    /// Up to where they are; `None` if they are not kept, or were not listed yet.
+    /// Returns the revision of a namespace's part. `None` if it is not in scope or not listed.
     #[cfg(test)]
     pub(crate) fn revision_of(&self, namespace: &str) -> Option<u64> {
-        self.parts.read().revision_of(namespace)
+        self.namespace_cores.read().revision_of(namespace)
     }
 
     pub(crate) fn condition(&self) -> Condition {
         self.condition.borrow().clone()
     }
 
-    /// For what is not a part's: before there are any. What has ended stays so.
+    /// Sets the condition while there are no parts. [`Condition::Closed`] is final.
     pub(crate) fn set_condition(&self, condition: Condition) {
         let mut before = None;
         self.condition.send_if_modified(|current| {
-            let changes = *current != condition && *current != Condition::Ended;
+            let changes = *current != condition && *current != Condition::Closed;
             if changes {
                 before = Some(std::mem::replace(current, condition.clone()));
             }
@@ -215,45 +258,60 @@ impl<P: Payload> Core<P> {
         }
     }
 
-    /// Once for each change, however often the same is tried and refused.
+    /// Logs a change of the condition, once per change and not per retry.
     fn log(&self, before: &Condition, now: &Condition) {
         let TypeMeta { api_version, kind } = &**self.decoder.types();
         match (before, now) {
             (Condition::Degraded { .. }, Condition::Degraded { .. })
-            | (Condition::Absent { .. }, Condition::Absent { .. }) => {}
+            | (Condition::KindNotFound { .. }, Condition::KindNotFound { .. }) => {}
             (_, Condition::Degraded { error, .. }) => {
                 tracing::warn!(
                     api_version,
                     kind,
                     error,
-                    "an informer is degraded: it serves what it had, and tries again"
+                    "list or watch failed, serving last known objects and retrying"
                 );
             }
-            (_, Condition::Absent { error }) => {
-                tracing::info!(api_version, kind, error, "the server has no such kind: its informer waits for it");
+            (_, Condition::KindNotFound { error }) => {
+                tracing::info!(
+                    api_version,
+                    kind,
+                    error,
+                    "kind not served by API server, informer waits for CRD"
+                );
             }
             (Condition::Degraded { .. }, Condition::Starting | Condition::Synced) => {
-                tracing::info!(api_version, kind, "an informer is no longer degraded");
+                tracing::info!(api_version, kind, "informer recovered");
             }
-            (Condition::Absent { .. }, Condition::Starting | Condition::Synced) => {
-                tracing::info!(api_version, kind, "the kind that an informer waits for is there");
+            (Condition::KindNotFound { .. }, Condition::Starting | Condition::Synced) => {
+                tracing::info!(
+                    api_version,
+                    kind,
+                    "kind served by API server, informer starts"
+                );
             }
             _ => {}
         }
     }
 
-    /// There is no such kind any more, nor are there objects. For when no loop runs.
+    /// Deletes all objects, because the kind is not served any more. No reflector may run.
     pub(crate) fn clear(&self) {
         let revision = self.store.revision();
-        let deleted = self.replace(About::Those(&|_| true), Vec::new(), Vec::new(), revision, Listing::Again);
-        self.tally.happened(deleted, Instant::now());
+        let deleted = self.replace(
+            ListScope::Matching(&|_| true),
+            Vec::new(),
+            Vec::new(),
+            revision,
+            Listing::Relist,
+        );
+        self.counters.count(deleted, Instant::now());
         self.ledger.forget();
     }
 
-    /// Ended for good: handlers are told what is left, and that it is over.
-    pub(crate) fn end(&self) {
-        self.fan.close();
-        self.set_condition(Condition::Ended);
+    /// Closes the informer. Handlers receive the remaining events, and then the end.
+    pub(crate) fn close(&self) {
+        self.fanout.close();
+        self.set_condition(Condition::Closed);
         self.ledger.end();
     }
 
@@ -261,83 +319,121 @@ impl<P: Payload> Core<P> {
         self.is_listed.load(Acquire)
     }
 
-    /// Until the first list has come; or until it never will: then this is false.
+    /// Waits for the first list. Returns `false` if the informer is closed before.
     pub(crate) async fn synced(&self) -> bool {
         let mut listed = self.listed.subscribe();
-        // The sender is here, so that it cannot be gone.
+        // `self` owns the sender, so `wait_for` cannot fail.
         let listed = async { drop(listed.wait_for(|listed| *listed).await) };
-        first(listed, self.ended()).await
+        race(listed, self.closed()).await
     }
 
-    pub(crate) async fn ended(&self) {
-        let _ = self.condition.subscribe().wait_for(|condition| *condition == Condition::Ended).await;
+    pub(crate) async fn closed(&self) {
+        let _ = self
+            .condition
+            .subscribe()
+            .wait_for(|condition| *condition == Condition::Closed)
+            .await;
     }
 
-    /// The state as it is, and then what happens.
-    pub(crate) fn subscribe(&self) -> Cursor<P> {
-        self.fan.subscribe(|| {
+    /// Subscribes to the current objects and then to their changes.
+    pub(crate) fn subscribe(&self) -> Subscription<P> {
+        self.fanout.subscribe(|| {
             let snapshot = self.store.snapshot();
             (snapshot.len(), snapshot.into_entries())
         })
     }
 
-    /// What became of the object with this uid; without one, of whichever has the key.
-    pub(crate) fn fate(&self, key: &ObjectKey, uid: Option<&str>) -> Fate {
-        let fate = |object: Meta<'_>| match object {
-            object if uid.is_some() && object.uid() != uid => Fate::Gone,
-            object if object.is_deleting() => Fate::Deleting,
-            _ => Fate::There,
+    /// Returns whether the object, by uid if given, exists or is being deleted.
+    pub(crate) fn existence(&self, key: &ObjectKey, uid: Option<&str>) -> Existence {
+        let existence = |object: Meta<'_>| match object {
+            object if uid.is_some() && object.uid() != uid => Existence::Gone,
+            object if object.is_deleting() => Existence::Deleting,
+            _ => Existence::Exists,
         };
         match self.undecoded.get(key) {
-            Some(object) => fate(object.meta()),
-            None => self.store.get(key).map_or(Fate::Gone, |object| fate(object.meta())),
+            Some(object) => existence(object.meta()),
+            None => self
+                .store
+                .get(key)
+                .map_or(Existence::Gone, |object| existence(object.meta())),
         }
     }
 
-    /// A reader could not read an object as what it asked for: what is kept packed is not looked at before. It counts once, until it changes.
-    pub(super) fn misfit(&self, misfit: &Misfit) {
-        if self.misfits.is_new(misfit) {
-            self.decode_errors.note(misfit.error.to_string());
+    /// Counts and logs an object that does not decode as the type of a reader, once per version.
+    ///
+    /// Counts without logging if there are too many to know which are new.
+    pub(super) fn record_decode_failure(&self, failure: &DecodeFailure) {
+        let added = self.decode_failures.add(failure);
+        if added == Added::Known {
+            return;
         }
+        let error = failure.error.to_string();
+        if added == Added::New {
+            tracing::warn!(
+                kind = self.decoder.types().kind,
+                namespace = failure.key.namespace(),
+                name = failure.key.name(),
+                error,
+                "object does not decode as the type of a reader, omitted from its lists"
+            );
+        }
+        self.decode_errors.record(error);
+    }
+
+    /// Returns the number of objects that are known not to decode as the type of a reader.
+    fn count_decode_failures(&self) -> usize {
+        self.decode_failures.count(|key, resource_version| {
+            let object = self.store.get(key);
+            object.is_some_and(|object| object.meta().resource_version() == resource_version)
+        })
     }
 
     pub(crate) fn stats(&self) -> InformerStats {
         let (decode_errors, last_decode_error) = self.decode_errors.read();
         let (index_errors, last_index_error) = self.store.index_errors.read();
-        let heard = self.parts.read().heard();
+        let last_message = self.namespace_cores.read().last_message();
         InformerStats {
             objects: self.store.len(),
             approximate_bytes: self.store.bytes(),
-            since_heard: heard.map(|heard| heard.elapsed()),
-            undecoded: self.undecoded.len(),
+            since_heard: last_message.map(|at| at.elapsed()),
+            undecoded: self.undecoded.len() + self.count_decode_failures(),
             decode_errors,
             last_decode_error,
             index_errors,
             last_index_error,
-            handlers: self.fan.stats(),
+            handlers: self.fanout.stats(),
             own_writes: self.ledger.stats(),
-            ..self.tally.read()
+            ..self.counters.read()
         }
     }
 
-    /// The largest objects. Who may be one of them is told by the sizes that were guessed, who is one by measuring those.
+    /// Returns the largest objects. Selects candidates by estimated size, and measures these.
     pub(crate) fn largest(&self) -> Vec<ObjectSize> {
         let snapshot = self.store.snapshot();
         let mut entries: Vec<_> = snapshot.iter().collect();
-        if entries.len() > CANDIDATES {
-            entries.select_nth_unstable_by_key(CANDIDATES, |entry| Reverse(entry.bytes));
-            entries.truncate(CANDIDATES);
+        if entries.len() > MEASURED_CANDIDATES {
+            entries.select_nth_unstable_by_key(MEASURED_CANDIDATES, |entry| Reverse(entry.bytes));
+            entries.truncate(MEASURED_CANDIDATES);
         }
-        let size = |entry: &Entry<P>| ObjectSize { key: entry.key.clone(), approximate_bytes: measured(entry) };
+        let size = |entry: &Entry<P>| ObjectSize {
+            key: entry.key.clone(),
+            approximate_bytes: measured(entry),
+        };
         let mut largest: Vec<_> = entries.into_iter().map(size).collect();
-        largest.sort_by(|a, b| (Reverse(a.approximate_bytes), &a.key).cmp(&(Reverse(b.approximate_bytes), &b.key)));
-        largest.truncate(LARGEST);
+        largest.sort_by(|a, b| {
+            (Reverse(a.approximate_bytes), &a.key).cmp(&(Reverse(b.approximate_bytes), &b.key))
+        });
+        largest.truncate(LARGEST_OBJECTS);
         largest
     }
 
-    /// How much the largest one takes, by what was guessed when it came: a walk over all entries, and a look at one object.
+    /// Returns the size of the largest object, selected by estimated size and measured.
     pub(crate) fn largest_bytes(&self) -> Option<u64> {
-        self.store.snapshot().iter().max_by_key(|entry| entry.bytes).map(measured)
+        self.store
+            .snapshot()
+            .iter()
+            .max_by_key(|entry| entry.bytes)
+            .map(measured)
     }
 
     /// Replaces the objects that a list is `about`, and publishes the changes. Returns their
@@ -347,67 +443,86 @@ impl<P: Payload> Core<P> {
     /// created again.
     pub(super) fn replace(
         &self,
-        about: About<'_>,
+        about: ListScope<'_>,
         entries: Vec<Entry<P>>,
         undecoded: Vec<Arc<Undecoded>>,
         revision: u64,
         listing: Listing,
     ) -> u64 {
         let keys: HashSet<_> = undecoded.iter().map(|object| object.key()).collect();
-        let is_known = |one: &&Arc<Undecoded>| self.store.get(&one.key()).is_some_and(|known| one.may_be(known.meta()));
-        let kept: Vec<_> = undecoded.iter().filter(is_known).map(|one| one.key()).collect();
+        let is_known = |one: &&Arc<Undecoded>| {
+            self.store
+                .get(&one.key())
+                .is_some_and(|known| one.may_be(known.meta()))
+        };
+        let kept: Vec<_> = undecoded
+            .iter()
+            .filter(is_known)
+            .map(|one| one.key())
+            .collect();
         let mut is_new = false;
         for object in undecoded {
             is_new |= self.undecoded.put(object);
         }
-        let is_same = |old: &P, new: &P| listing != Listing::SetBack && is_same(old, new);
-        let count = self.fan.write(|publisher| {
+        let is_same = |old: &P, new: &P| listing != Listing::Restored && is_same(old, new);
+        let count = self.fanout.write(|publisher| {
             let changes = self.store.replace(about, entries, &kept, revision, is_same);
             let count = changes.len() as u64;
             let first = listing == Listing::First;
-            publisher.publish_all(changes.into_iter().map(|change: Change<P>| Event::listed(change, first)));
+            publisher.publish_all(
+                changes
+                    .into_iter()
+                    .map(|change: Change<P>| Event::listed(change, first)),
+            );
             count
         });
-        self.undecoded.retain(|key| keys.contains(key) || !about.is_about(key));
+        self.undecoded
+            .retain(|key| keys.contains(key) || !about.contains(key));
         if is_new {
-            self.fan.wake();
+            self.fanout.wake();
         }
         count
     }
 
-    /// A part has changed: what that says of the whole. Whoever hears of a sync, in whichever way, is served by then; who only looks may be served a moment
-    /// before the condition says so.
-    pub(super) fn judge(&self, parts: &Parts) {
+    /// Updates the condition of the informer after a part has changed.
+    ///
+    /// Invariant: reads are served before any waiter is notified of a sync. Reads may be served
+    /// shortly before the condition is [`Condition::Synced`].
+    pub(super) fn update_condition(&self, parts: &NamespaceCores) {
         let syncs = parts.are_listed() && !self.is_listed();
         if syncs {
             self.is_listed.store(true, Release);
         }
         self.set_condition(parts.worst().clone());
         if syncs {
-            self.fan.write(|publisher| Publisher::synced(publisher));
+            self.fanout.write(|publisher| Publisher::synced(publisher));
             self.listed.send_replace(true);
         }
     }
 }
 
-/// How much memory an object takes.
+/// Returns the measured size of an object, or the estimated one.
 fn measured<P: Payload>(entry: &Entry<P>) -> u64 {
     Decoder::measure(&*entry.object).map_or(entry.bytes.into(), |bytes| bytes as u64)
 }
 
-/// What a list is to those before it.
+/// Relation of a list to earlier lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Listing {
-    /// There was none: all of it is initial.
+    /// The first list. All its objects are initial.
     First,
-    Again,
-    /// The server is behind what it had told, as one that was restored from a backup: it gives out versions a second time, and of two objects with the same one
-    /// only the new one is on the server.
-    SetBack,
+    Relist,
+    /// The list is older than the known state, as after a restore from a backup.
+    ///
+    /// The API server assigns resource versions a second time, so that objects with equal resource
+    /// versions may differ.
+    Restored,
 }
 
-/// Equal versions are equal objects, unless an object was deleted and made anew in a server that counts anew; and unless the server was
-/// [set back](Listing::SetBack).
+/// Returns whether two states of an object are equal, by resource version and uid.
+///
+/// The uid differs if the object was recreated on a server that counts from the start again. Not
+/// valid after the server was [set back](Listing::Restored).
 fn is_same<P: Payload>(old: &P, new: &P) -> bool {
     let (old, new) = (old.meta(), new.meta());
     old.resource_version() == new.resource_version() && old.uid() == new.uid()

@@ -1,34 +1,49 @@
-//! Asks the server whether it has a kind, and where.
+//! Discovery of the resource of a kind.
 //!
-//! What holds: "no" is said only if the server has listed what it has, and the kind is not among it. That nothing is found at a path is no such answer: a proxy
-//! that has lost its server says so of everything, and nobody's objects are gone because of it.
+//! Invariant: a kind is reported as missing only if the API server has listed its resources and the
+//! kind is not among them. A 404 alone does not count: a proxy without a backend answers all
+//! requests with it, and the informers must not drop their objects then.
 
 use super::{Cache, select::Resource};
-use crate::client::{Link, served_resources};
+use crate::client::{CountedClient, served_resources};
 use kube_core::{ApiResource, GroupVersionKind};
 
-pub(super) enum Found {
-    At(Resource),
-    /// In words.
-    Nowhere(String),
+pub(super) enum Discovery {
+    Served(Resource),
+    /// The kind is not served, with the message.
+    NotFound(String),
 }
 
 impl Cache {
-    /// Whether objects of a kind live in namespaces. The server is asked each time; the error says that it has no such kind, or what else it said.
+    /// Returns whether a kind is namespaced. Sends a request each time.
+    ///
+    /// The error is a message: the kind is not served, or discovery failed.
     pub(crate) async fn is_namespaced(&self, kind: &GroupVersionKind) -> Result<bool, String> {
         match discover(self.client(), kind).await? {
-            Found::At(resource) => Ok(resource.namespaced),
-            Found::Nowhere(words) => Err(words),
+            Discovery::Served(resource) => Ok(resource.namespaced),
+            Discovery::NotFound(message) => Err(message),
         }
     }
 }
 
-/// An error if the server did not say, in its words.
-pub(super) async fn discover(link: &Link, gvk: &GroupVersionKind) -> Result<Found, String> {
-    let served = served_resources(link, gvk).await.map_err(|error| error.describe())?.unwrap_or_default();
+/// Discovers the resource of a kind. Returns a message if the request failed.
+pub(super) async fn discover(
+    client: &CountedClient,
+    gvk: &GroupVersionKind,
+) -> Result<Discovery, String> {
+    let served = served_resources(client, gvk)
+        .await
+        .map_err(|error| error.describe())?
+        .unwrap_or_default();
     let mut resources = served.resources.into_iter();
-    let Some(found) = resources.find(|listed| listed.kind == gvk.kind && !listed.name.contains('/')) else {
-        return Ok(Found::Nowhere(format!("the server has no {} in {}", gvk.kind, gvk.api_version())));
+    let Some(found) =
+        resources.find(|listed| listed.kind == gvk.kind && !listed.name.contains('/'))
+    else {
+        return Ok(Discovery::NotFound(format!(
+            "the API server does not serve {} in {}",
+            gvk.kind,
+            gvk.api_version()
+        )));
     };
     let api = ApiResource {
         group: gvk.group.clone(),
@@ -37,5 +52,8 @@ pub(super) async fn discover(link: &Link, gvk: &GroupVersionKind) -> Result<Foun
         kind: found.kind,
         plural: found.name,
     };
-    Ok(Found::At(Resource { api, namespaced: found.namespaced }))
+    Ok(Discovery::Served(Resource {
+        api,
+        namespaced: found.namespaced,
+    }))
 }

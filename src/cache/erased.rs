@@ -1,17 +1,19 @@
-//! An informer's core, whatever it keeps: what handles and the cache hold, so that one informer serves readers of several types.
+//! Type-erased informer cores.
+//!
+//! Handles and the registry hold them, so that one informer serves reads of several types.
 
 use super::{
     core::{Condition, Core},
-    fan::{self, Cursor, Item, ObjectState},
-    ledger::{Fate, Ledger},
-    parts::Parts,
-    reflect::{Failure, Place, Reflector},
+    fanout::{self, Item, ObjectState, Subscription},
+    ledger::{Existence, Ledger},
+    namespace_cores::NamespaceCores,
+    reflector::{Failure, ListWatch, Reflector},
     resync::Periods,
-    stats::{InformerStats, Misfit, ObjectSize},
+    stats::{DecodeFailure, InformerStats, ObjectSize},
     store::{Entry, Indexer, Lookup, Slot, Snapshot, Table, Values},
 };
 use crate::{
-    client::Link,
+    client::CountedClient,
     event::Event,
     object::{AnyKind, Body, Decoder, Meta, Object, ObjectKey, Payload, Undecoded},
 };
@@ -30,90 +32,93 @@ use tokio::sync::watch;
 
 pub(super) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-pub(super) type Settled<'a> = RwLockReadGuard<'a, Parts>;
+pub(super) type NamespacesGuard<'a> = RwLockReadGuard<'a, NamespaceCores>;
 
-/// An informer that knows what it keeps finds that out by [`Any`].
-pub(super) trait Informing: Any + Send + Sync {
+/// Core of an informer without its representation. Downcast by [`Any`].
+pub(super) trait ErasedCore: Any + Send + Sync {
     fn get(&self, key: &ObjectKey) -> Option<Body>;
-    /// The objects of a namespace that all the lookups find, as they are at one moment.
-    fn select(&self, namespace: Option<&str>, lookups: &[Lookup<'_>]) -> Box<dyn Seen>;
+    /// Returns a snapshot of the objects of a namespace that all lookups find.
+    fn select(&self, namespace: Option<&str>, lookups: &[Lookup<'_>]) -> Box<dyn ErasedSnapshot>;
     fn revision(&self) -> u64;
-    /// See [`Core::knows`].
-    fn knows(&self, namespace: &str) -> bool;
-    /// See [`Core::settled`].
-    fn settled(&self) -> Settled<'_>;
-    /// Gives the number of the index.
+    /// See [`Core::is_namespace_listed`].
+    fn is_namespace_listed(&self, namespace: &str) -> bool;
+    /// See [`Core::lock_namespaces`].
+    fn lock_namespaces(&self) -> NamespacesGuard<'_>;
+    /// Adds an index, and returns its number.
     fn add_index(&self, indexer: Arc<dyn Indexer<Body>>) -> usize;
     fn remove_index(&self, number: usize);
-    fn subscribe(self: Arc<Self>) -> Box<dyn Feed>;
+    fn subscribe(self: Arc<Self>) -> Box<dyn ErasedSubscription>;
     fn condition(&self) -> Condition;
     fn conditions(&self) -> watch::Receiver<Condition>;
     fn set_condition(&self, condition: Condition);
-    /// See [`Core::misfit`].
-    fn misfit(&self, misfit: &Misfit);
+    /// See [`Core::record_decode_failure`].
+    fn record_decode_failure(&self, failure: &DecodeFailure);
     fn stats(&self) -> InformerStats;
-    /// A walk over all of them.
+    /// Iterates over all objects. See [`Core::largest`].
     fn largest(&self) -> Vec<ObjectSize>;
     /// See [`Core::largest_bytes`].
     fn largest_bytes(&self) -> Option<u64>;
     fn is_listed(&self) -> bool;
     /// See [`Core::synced`].
     fn synced(self: Arc<Self>) -> BoxFuture<bool>;
-    /// Until it has ended.
-    fn ended(self: Arc<Self>) -> BoxFuture<()>;
+    /// Waits until the informer is closed.
+    fn closed(self: Arc<Self>) -> BoxFuture<()>;
     /// See [`Core::clear`].
     fn clear(&self);
-    fn end(&self);
+    fn close(&self);
     fn ledger(&self) -> &Arc<Ledger>;
     fn decoder(&self) -> &Decoder;
-    /// What became of the object with this uid.
-    fn fate(&self, key: &ObjectKey, uid: Option<&str>) -> Fate;
-    /// See [`Core::begin`].
-    fn begin(&self);
-    /// The loop that keeps a namespace, or what is in none of them, up to date. It ends only if there is nobody to ask whether there is such a kind. See [`Core::join`].
-    fn join(
+    /// See [`Core::existence`].
+    fn existence(&self, key: &ObjectKey, uid: Option<&str>) -> Existence;
+    /// See [`Core::restart`].
+    fn restart(&self);
+    /// Returns a reflector of a namespace, or of all objects of no other part.
+    ///
+    /// It ends only if the kind is missing and `list_watch` has no channel to confirm that. See
+    /// [`Core::add_namespace`].
+    fn reflect_namespace(
         self: Arc<Self>,
-        client: &Link,
+        client: &CountedClient,
         namespace: Option<String>,
-        place: Place,
+        list_watch: ListWatch,
         page_size: u32,
     ) -> BoxFuture<Failure>;
-    /// The loop of this namespace has ended. See [`Core::leave`].
-    fn leave(&self, namespace: &str);
-    /// See [`Core::all_joined`].
-    fn all_joined(&self);
-    /// See [`Core::parts_are`].
-    fn parts_are(&self, condition: Condition);
+    /// Called after the namespace's reflector has ended. See [`Core::remove_namespace`].
+    fn remove_namespace(&self, namespace: &str);
+    /// See [`Core::namespaces_complete`].
+    fn namespaces_complete(&self);
+    /// See [`Core::set_namespaces_condition`].
+    fn set_namespaces_condition(&self, condition: Condition);
 }
 
-/// A [`Snapshot`] of whatever.
-pub(super) trait Seen: Send + Sync {
+/// [`Snapshot`] without its representation.
+pub(super) trait ErasedSnapshot: Send + Sync {
     fn len(&self) -> usize;
-    fn slots(&self) -> Box<dyn Iterator<Item = (Slot, &dyn Kept)> + '_>;
+    fn slots(&self) -> Box<dyn Iterator<Item = (Slot, &dyn ErasedEntry)> + '_>;
     /// See [`Snapshot::only`].
-    fn only(self: Box<Self>, slots: Vec<Slot>) -> Box<dyn Seen>;
+    fn only(self: Box<Self>, slots: Vec<Slot>) -> Box<dyn ErasedSnapshot>;
 }
 
-impl<P: Payload> Seen for Snapshot<P> {
+impl<P: Payload> ErasedSnapshot for Snapshot<P> {
     fn len(&self) -> usize {
         Snapshot::len(self)
     }
-    fn slots(&self) -> Box<dyn Iterator<Item = (Slot, &dyn Kept)> + '_> {
-        Box::new(Snapshot::slots(self).map(|(slot, entry)| (slot, entry as &dyn Kept)))
+    fn slots(&self) -> Box<dyn Iterator<Item = (Slot, &dyn ErasedEntry)> + '_> {
+        Box::new(Snapshot::slots(self).map(|(slot, entry)| (slot, entry as &dyn ErasedEntry)))
     }
-    fn only(self: Box<Self>, slots: Vec<Slot>) -> Box<dyn Seen> {
+    fn only(self: Box<Self>, slots: Vec<Slot>) -> Box<dyn ErasedSnapshot> {
         Box::new(Snapshot::only(*self, slots.into()))
     }
 }
 
-/// An [`Entry`] of whatever.
-pub(super) trait Kept: Send + Sync {
+/// [`Entry`] without its representation.
+pub(super) trait ErasedEntry: Send + Sync {
     fn key(&self) -> &ObjectKey;
     fn meta(&self) -> Meta<'_>;
     fn body(&self) -> Body;
 }
 
-impl<P: Payload> Kept for Entry<P> {
+impl<P: Payload> ErasedEntry for Entry<P> {
     fn key(&self) -> &ObjectKey {
         &self.key
     }
@@ -125,50 +130,55 @@ impl<P: Payload> Kept for Entry<P> {
     }
 }
 
-/// A handler's place in the events.
-pub(super) trait Feed: Send {
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Fed>>;
-    /// Tell of every object that has this period once more, as an update from itself to itself, when nothing else is to be told.
+/// Subscription to an informer without its representation.
+pub(super) trait ErasedSubscription: Send {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<SubscriptionItem>>;
+    /// Schedules an update without a change for every object whose period this is.
+    ///
+    /// These updates are delivered when no other events are pending.
     fn resync(&mut self, period: Duration, periods: &Periods);
 }
 
-pub(super) enum Fed {
+pub(super) enum SubscriptionItem {
     Event(Event<AnyKind>),
     InitialDone,
 }
 
-struct Subscribed<P> {
-    cursor: Cursor<P>,
+struct CoreSubscription<P> {
+    subscription: Subscription<P>,
     core: Arc<Core<P>>,
     /// Number of the last undecoded object that was taken.
     seen: u64,
     /// Undecoded objects that were taken and not reported yet.
     undecoded: VecDeque<Arc<Undecoded>>,
-    /// The cursor is past the initial objects, and this was not reported yet.
+    /// Whether the initial objects were delivered and this was not reported yet.
     initial_done: bool,
 }
 
-impl<P: Payload> Subscribed<P> {
+impl<P: Payload> CoreSubscription<P> {
     /// Returns the next undecoded object that was not reported.
-    fn next_undecoded(&mut self) -> Option<Fed> {
+    fn next_undecoded(&mut self) -> Option<SubscriptionItem> {
         if self.undecoded.is_empty() {
-            self.undecoded.extend(self.core.undecoded.since(&mut self.seen));
+            self.undecoded
+                .extend(self.core.undecoded.since(&mut self.seen));
         }
         let object = Object::undecoded(self.undecoded.pop_front()?);
-        Some(Fed::Event(Event::Generic { object }))
+        Some(SubscriptionItem::Event(Event::Generic { object }))
     }
 }
 
-impl<P: Payload> Feed for Subscribed<P> {
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Fed>> {
-        if let Some(fed) = self.next_undecoded() {
-            return Poll::Ready(Some(fed));
+impl<P: Payload> ErasedSubscription for CoreSubscription<P> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<SubscriptionItem>> {
+        if let Some(item) = self.next_undecoded() {
+            return Poll::Ready(Some(item));
         }
         if mem::take(&mut self.initial_done) {
-            return Poll::Ready(Some(Fed::InitialDone));
+            return Poll::Ready(Some(SubscriptionItem::InitialDone));
         }
-        match self.cursor.poll_next(cx) {
-            Poll::Ready(Some(Item::Event(event))) => Poll::Ready(Some(Fed::Event(event.into()))),
+        match self.subscription.poll_next(cx) {
+            Poll::Ready(Some(Item::Event(event))) => {
+                Poll::Ready(Some(SubscriptionItem::Event(event.into())))
+            }
             Poll::Ready(Some(Item::InitialDone)) => {
                 // Reported after the undecoded objects of the first list, which are initial as
                 // well.
@@ -176,13 +186,15 @@ impl<P: Payload> Feed for Subscribed<P> {
                 self.poll_next(cx)
             }
             Poll::Ready(None) => Poll::Ready(None),
-            // Looks once more now that the cursor has the waker, so that none is missed.
-            Poll::Pending => self.next_undecoded().map_or(Poll::Pending, |fed| Poll::Ready(Some(fed))),
+            // Look once more now that the cursor has the waker, so that none is missed.
+            Poll::Pending => self
+                .next_undecoded()
+                .map_or(Poll::Pending, |item| Poll::Ready(Some(item))),
         }
     }
 
     fn resync(&mut self, period: Duration, periods: &Periods) {
-        self.cursor.resync(period, || {
+        self.subscription.resync(period, || {
             let (snapshot, periods) = (self.core.store.snapshot(), periods.clone());
             let has = move |entry: &Entry<P>| *periods.of(entry.key.namespace()) == period;
             (snapshot.len(), snapshot.into_entries().filter(has))
@@ -190,28 +202,41 @@ impl<P: Payload> Feed for Subscribed<P> {
     }
 }
 
-impl<P: Payload> From<fan::Event<P>> for Event {
-    fn from(event: fan::Event<P>) -> Self {
+impl<P: Payload> From<fanout::Event<P>> for Event {
+    fn from(event: fanout::Event<P>) -> Self {
         let object = |key: ObjectKey, state: ObjectState<P>| match state {
             ObjectState::Full(object) => Object::stored(key, object),
             ObjectState::Metadata(metadata) => Object::dropped(key, metadata),
         };
         match event {
-            fan::Event::Create { key, object: state, initial } => Self::Create { object: object(key, state), initial },
-            fan::Event::Update { key, old, new } => {
-                Self::Update { old: object(key.clone(), old), new: object(key, new) }
-            }
-            fan::Event::Delete { key, object: state, state_unknown } => {
-                Self::Delete { object: object(key, state), state_unknown }
-            }
+            fanout::Event::Create {
+                key,
+                object: state,
+                initial,
+            } => Self::Create {
+                object: object(key, state),
+                initial,
+            },
+            fanout::Event::Update { key, old, new } => Self::Update {
+                old: object(key.clone(), old),
+                new: object(key, new),
+            },
+            fanout::Event::Delete {
+                key,
+                object: state,
+                state_unknown,
+            } => Self::Delete {
+                object: object(key, state),
+                state_unknown,
+            },
         }
     }
 }
 
-/// An index of bodies as one of what is kept.
-struct OfBodies(Arc<dyn Indexer<Body>>);
+/// Adapter from an indexer of bodies to one of the representation.
+struct BodyIndexer(Arc<dyn Indexer<Body>>);
 
-impl<P: Payload> Indexer<Arc<P>> for OfBodies {
+impl<P: Payload> Indexer<Arc<P>> for BodyIndexer {
     fn values(&self, object: &Arc<P>) -> Result<Values, String> {
         self.0.values(&object.clone().into_body())
     }
@@ -220,13 +245,13 @@ impl<P: Payload> Indexer<Arc<P>> for OfBodies {
     }
 }
 
-impl<P: Payload> Informing for Core<P> {
+impl<P: Payload> ErasedCore for Core<P> {
     fn get(&self, key: &ObjectKey) -> Option<Body> {
         let undecoded = self.undecoded.get(key).map(Body::Undecoded);
         undecoded.or_else(|| self.store.get(key).map(Payload::into_body))
     }
 
-    fn select(&self, namespace: Option<&str>, lookups: &[Lookup<'_>]) -> Box<dyn Seen> {
+    fn select(&self, namespace: Option<&str>, lookups: &[Lookup<'_>]) -> Box<dyn ErasedSnapshot> {
         Box::new(self.store.select(namespace, lookups))
     }
 
@@ -234,25 +259,31 @@ impl<P: Payload> Informing for Core<P> {
         self.store.revision()
     }
 
-    fn knows(&self, namespace: &str) -> bool {
-        Core::knows(self, namespace)
+    fn is_namespace_listed(&self, namespace: &str) -> bool {
+        Core::is_namespace_listed(self, namespace)
     }
 
-    fn settled(&self) -> Settled<'_> {
-        Core::settled(self)
+    fn lock_namespaces(&self) -> NamespacesGuard<'_> {
+        Core::lock_namespaces(self)
     }
 
     fn add_index(&self, indexer: Arc<dyn Indexer<Body>>) -> usize {
-        self.store.add_indexer(Arc::new(OfBodies(indexer)))
+        self.store.add_indexer(Arc::new(BodyIndexer(indexer)))
     }
 
     fn remove_index(&self, number: usize) {
         self.store.remove_index(number);
     }
 
-    fn subscribe(self: Arc<Self>) -> Box<dyn Feed> {
-        let cursor = Core::subscribe(&self);
-        Box::new(Subscribed { cursor, core: self, seen: 0, undecoded: VecDeque::new(), initial_done: false })
+    fn subscribe(self: Arc<Self>) -> Box<dyn ErasedSubscription> {
+        let subscription = Core::subscribe(&self);
+        Box::new(CoreSubscription {
+            subscription,
+            core: self,
+            seen: 0,
+            undecoded: VecDeque::new(),
+            initial_done: false,
+        })
     }
 
     fn condition(&self) -> Condition {
@@ -267,8 +298,8 @@ impl<P: Payload> Informing for Core<P> {
         Core::set_condition(self, condition);
     }
 
-    fn misfit(&self, misfit: &Misfit) {
-        Core::misfit(self, misfit);
+    fn record_decode_failure(&self, failure: &DecodeFailure) {
+        Core::record_decode_failure(self, failure);
     }
 
     fn stats(&self) -> InformerStats {
@@ -290,16 +321,16 @@ impl<P: Payload> Informing for Core<P> {
         Box::pin(async move { Core::synced(&self).await })
     }
 
-    fn ended(self: Arc<Self>) -> BoxFuture<()> {
-        Box::pin(async move { Core::ended(&self).await })
+    fn closed(self: Arc<Self>) -> BoxFuture<()> {
+        Box::pin(async move { Core::closed(&self).await })
     }
 
     fn clear(&self) {
         Core::clear(self);
     }
 
-    fn end(&self) {
-        Core::end(self);
+    fn close(&self) {
+        Core::close(self);
     }
 
     fn ledger(&self) -> &Arc<Ledger> {
@@ -310,33 +341,41 @@ impl<P: Payload> Informing for Core<P> {
         &self.decoder
     }
 
-    fn fate(&self, key: &ObjectKey, uid: Option<&str>) -> Fate {
-        Core::fate(self, key, uid)
+    fn existence(&self, key: &ObjectKey, uid: Option<&str>) -> Existence {
+        Core::existence(self, key, uid)
     }
 
-    fn begin(&self) {
-        Core::begin(self);
+    fn restart(&self) {
+        Core::restart(self);
     }
 
-    fn join(
+    fn reflect_namespace(
         self: Arc<Self>,
-        client: &Link,
+        client: &CountedClient,
         namespace: Option<String>,
-        place: Place,
+        list_watch: ListWatch,
         page_size: u32,
     ) -> BoxFuture<Failure> {
-        Box::pin(Reflector::new(client.clone(), place, Core::join(&self, namespace), page_size).run())
+        Box::pin(
+            Reflector::new(
+                client.clone(),
+                list_watch,
+                Core::add_namespace(&self, namespace),
+                page_size,
+            )
+            .run(),
+        )
     }
 
-    fn leave(&self, namespace: &str) {
-        Core::leave(self, namespace);
+    fn remove_namespace(&self, namespace: &str) {
+        Core::remove_namespace(self, namespace);
     }
 
-    fn all_joined(&self) {
-        Core::all_joined(self);
+    fn namespaces_complete(&self) {
+        Core::namespaces_complete(self);
     }
 
-    fn parts_are(&self, condition: Condition) {
-        Core::parts_are(self, condition);
+    fn set_namespaces_condition(&self, condition: Condition) {
+        Core::set_namespaces_condition(self, condition);
     }
 }

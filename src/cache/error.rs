@@ -1,201 +1,241 @@
-//! What can go wrong when a kind is declared or read. Each text says what to do next.
+//! Errors of declaring and reading kinds.
 
 use super::Representation;
 use crate::{
-    causes::Causes,
-    object::{DecodeError, ObjectKey, SelectorError},
+    error_chain::ErrorChain,
+    object::{DecodeError, ObjectKey, SelectorError, redacted},
 };
 use std::time::Duration;
 
-/// A kind cannot be declared, or not be read.
+/// Error of declaring or reading a cached kind.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
-    /// The same kind and scope is kept in another form.
-    #[error("{kind} is cached as {have}, not as {want}: declare it with `.compact()` everywhere to have both")]
-    Representation {
-        /// The kind.
-        kind: String,
-        /// How it is kept.
-        have: Representation,
-        /// How it was to be kept.
-        want: Representation,
-    },
-    /// The same kind and scope is kept as another Rust type.
-    #[error("{kind} is cached as another type of that kind: declare it with `.compact()` everywhere to have both")]
-    OtherType {
-        /// The kind.
-        kind: String,
-    },
-    /// The same kind and scope is kept without what is asked for now.
-    #[error("{kind} is cached without its managed fields: declare it with `.managed_fields()` everywhere")]
-    ManagedFields {
-        /// The kind.
-        kind: String,
-    },
-    /// A selection of no namespace.
-    #[error("no namespace is selected for {kind}: name some, or choose `Namespaces::All`")]
-    NoNamespace {
-        /// The kind.
-        kind: String,
-    },
-    /// A selection of what cannot be a namespace.
+    /// The informer of this kind and scope has another representation.
     #[error(
-        "`{namespace}` is selected for {kind}, and is no name of a namespace: use at most 63 of a-z, 0-9 and `-`, \
-         and no `-` at either end; all that are not named are `InNamespace::others()`"
+        "cannot cache {kind} as {requested}: it is already cached as {cached}; declare it with \
+         `.compact()` everywhere to serve both"
     )]
-    NamespaceName {
-        /// The kind.
+    RepresentationMismatch {
+        /// Kind of the objects.
         kind: String,
-        /// As it was given.
+        /// Representation of the existing informer.
+        cached: Representation,
+        /// Representation of the rejected declaration.
+        requested: Representation,
+    },
+    /// The informer of this kind and scope has another Rust type.
+    #[error(
+        "cannot cache {kind} as this Rust type: it is already cached as another one; declare it \
+         with `.compact()` everywhere to serve both"
+    )]
+    TypeMismatch {
+        /// Kind of the objects.
+        kind: String,
+    },
+    /// The informer of this kind and scope drops managed fields.
+    #[error(
+        "cannot cache {kind} with managed fields: it is already cached without them; declare it \
+         with `.managed_fields()` everywhere"
+    )]
+    ManagedFieldsDropped {
+        /// Kind of the objects.
+        kind: String,
+    },
+    /// The declaration selects no namespace.
+    #[error("cannot cache {kind}: no namespace selected; name one or use `Namespaces::All`")]
+    NoNamespace {
+        /// Kind of the objects.
+        kind: String,
+    },
+    /// The declaration has an invalid namespace name.
+    #[error(
+        "cannot cache {kind}: `{namespace}` is not a valid namespace name; use at most 63 of a-z, \
+         0-9 and `-`, without `-` at either end, or `NamespaceScope::others()` for all namespaces \
+         that are not named"
+    )]
+    InvalidNamespace {
+        /// Kind of the objects.
+        kind: String,
+        /// Rejected name.
         namespace: String,
     },
-    /// A selection of namespaces of a kind that has none.
-    #[error("{kind} has no namespaces: leave `.namespaces(…)` out of its selection")]
+    /// The declaration selects namespaces, but its kind is cluster-scoped.
+    #[error("cannot select namespaces of {kind}: it is cluster-scoped; remove `.namespaces(…)`")]
     NotNamespaced {
-        /// The kind.
+        /// Kind of the objects.
         kind: String,
     },
-    /// The same kind and scope is kept with another transform, or with none.
+    /// The informer of this kind and scope has another transform, or none.
     #[error(
-        "{kind} is cached with another transform: declare it with clones of one `Select`, or once in `CacheOptions::kinds`"
+        "cannot cache {kind} with this transform: it is already cached with another one or none; \
+         declare it with clones of one `Select`, or once in `CacheOptions::kinds`"
     )]
-    OtherTransform {
-        /// The kind.
+    TransformMismatch {
+        /// Kind of the objects.
         kind: String,
     },
-    /// A transform of objects that are not kept.
-    #[error("{kind} is cached as {have}, which the transform is not for: give it one for the type that is kept")]
-    TransformType {
-        /// The kind.
-        kind: String,
-        /// How it is kept.
-        have: Representation,
-    },
-    /// A transform of one kind in the cache's own namespaces, which are those of all.
+    /// The transform is for another type than the informer stores.
     #[error(
-        "`CacheOptions::namespaces` is for all kinds, and has a transform for one type: say it in a `Select` in `CacheOptions::kinds`, or of `Metadata`"
+        "cannot transform {kind}: it is cached as {cached}, and the transform is for another type; \
+         pass a transform for the cached type"
     )]
-    TransformOfAll,
-    /// A label selector that is none.
+    TransformTypeMismatch {
+        /// Kind of the objects.
+        kind: String,
+        /// Representation of the existing informer.
+        cached: Representation,
+    },
+    /// The default namespaces of all kinds have a transform for one type.
+    #[error(
+        "cannot use a transform for one type in `CacheOptions::namespaces`: it applies to every \
+         kind; move it to a `Select` in `CacheOptions::kinds`, or transform `Metadata`"
+    )]
+    TransformNotForAllKinds,
+    /// The label selector is invalid.
     #[error(transparent)]
-    Selector(#[from] SelectorError),
-    /// A field selector that is none.
+    InvalidLabelSelector(#[from] SelectorError),
+    /// The field selector is invalid.
     #[error(
-        "`{selector}` is no field selector: {what}: write it as for `kubectl --field-selector`, for instance `metadata.name=web,status.phase!=Failed`"
+        "invalid field selector `{selector}`: {reason}; use the syntax of `kubectl \
+         --field-selector`, such as `metadata.name=web,status.phase!=Failed`"
     )]
-    FieldSelector {
-        /// As it was given.
+    InvalidFieldSelector {
+        /// Rejected selector.
         selector: String,
-        /// What is wrong with it.
-        what: String,
+        /// Reason for the rejection.
+        reason: String,
     },
-    /// A query by a field of which nothing is in memory.
+    /// The query selects by a body field, but the informer stores metadata only.
     #[error(
-        "only the metadata of {kind} is in memory, so that nothing can be found by `{field}`: declare the kind itself, \
-         or select by `metadata.name` and `metadata.namespace`"
+        "cannot select {kind} by `{field}`: only its metadata is cached; declare the kind itself, \
+         or select by `metadata.name` or `metadata.namespace`"
     )]
-    FieldOfMetadata {
-        /// The kind.
+    FieldNotCached {
+        /// Kind of the objects.
         kind: String,
-        /// What was asked for.
+        /// Path of the field.
         field: String,
     },
-    /// The first list has not come yet, so that nothing is known; not even that there is nothing.
-    #[error("{kind} is not synced: {last_error}")]
+    /// The first list has not completed, so reads cannot be answered.
+    #[error("cannot read {kind} while its informer is not synced: {last_error}")]
     NotSynced {
-        /// The kind.
+        /// Kind of the objects.
         kind: String,
-        /// Why, in the server's own words if it has said something.
+        /// Reason, with the message of the API server if it has rejected the list.
         last_error: String,
     },
-    /// The server has no such kind, and never had since the cache runs: there are no objects, and they come when it does.
-    #[error("{kind} is not synced: {last_error}")]
-    Absent {
-        /// The kind.
+    /// The API server has not served the kind since the cache was started.
+    ///
+    /// The informer syncs when the kind is installed.
+    #[error("cannot read {kind}: {last_error}")]
+    KindNotFound {
+        /// Kind of the objects.
         kind: String,
-        /// What is missing, and how it is looked for.
+        /// Missing kind, and the event that triggers the next discovery.
         last_error: String,
     },
-    /// Some kinds have not synced in the time they were given.
-    #[error("not synced within {limit:?}: {}: what is refused needs a role, what is absent its definition", .waiting.join(", "))]
+    /// Some informers have not synced within the limit.
+    #[error("informers not synced after {limit:?}: {}; grant list and watch where forbidden, \
+             install the CRD where missing", .waiting.join(", "))]
     SyncTimeout {
-        /// How long they were waited for.
+        /// Time limit of the wait.
         limit: Duration,
-        /// The kinds, each with the reason.
+        /// Kinds that have not synced, each with the reason.
         waiting: Vec<String>,
     },
-    /// A read of a kind that nobody has declared.
+    /// The kind of the read is not declared.
     #[error(
-        "{api_version} {kind} is not cached: declare it with `cache.informer()`, watch it, or read it with `client.live()`"
+        "cannot read {api_version} {kind} from the cache: no informer declared; call \
+         `cache.informer()`, watch the kind, or read with `client.live()`"
     )]
     NotCached {
-        /// Its group and version.
+        /// Group and version of the kind.
         api_version: String,
-        /// The kind.
+        /// Kind of the objects.
         kind: String,
     },
-    /// A read from a namespace that is not kept: nothing is known of it.
+    /// The namespace of the read is outside of the informer's scope.
     #[error(
-        "{kind} of namespace {namespace} are not cached: add it to the cache's namespaces, or read with `client.live()`"
+        "cannot read {kind} in namespace {namespace}: the namespace is not cached; add it to the \
+         cache's namespaces, or read with `client.live()`"
     )]
-    NotKept {
-        /// The kind.
+    NamespaceNotCached {
+        /// Kind of the objects.
         kind: String,
-        /// The namespace.
+        /// Namespace of the read.
         namespace: String,
     },
-    /// A read was to show what was written before, and the informer does not have that yet.
+    /// The informer did not observe an own write in time.
     #[error(
-        "{kind} {key} was written, and is not in the cache after {waited:?}: look at the informer's state, read with `client.live()`, or choose \
-         another `Consistency`"
+        "cache has not observed the write of {kind} {key} after {waited:?}; check the informer's \
+         state, use `client.live()`, or set another `Consistency`"
     )]
-    Behind {
-        /// The kind.
+    WriteNotObserved {
+        /// Kind of the objects.
         kind: String,
-        /// An object that was written, and is not shown yet.
+        /// Key of an object whose write is not observed yet.
         key: ObjectKey,
-        /// How long the read has waited for it.
+        /// Time that the read has waited.
         waited: Duration,
     },
-    /// A query by an index of another informer.
-    #[error("the index is of another informer than {kind} is listed from: make it with the `index` of this one")]
-    OtherIndex {
-        /// The kind.
+    /// The query uses an index of another informer.
+    #[error(
+        "cannot list {kind} by an index of another informer; create it with `index` of this one"
+    )]
+    IndexMismatch {
+        /// Kind of the objects.
         kind: String,
     },
-    /// The cache runs already, or has ended.
-    #[error("this cache runs already, or has ended: make another one to run again")]
+    /// The cache is running or closed.
+    #[error("cannot run the cache: it runs or was closed; create another one")]
     AlreadyRun,
-    /// The cache has ended: it declares nothing, what is not synced never will be, and what was written since cannot be shown.
-    #[error("the cache has ended: keep `run_until` running for as long as it is used, or read with `client.live()`")]
-    Ended,
-    /// The informer was removed: what is not synced never will be, and what was written since cannot be shown.
-    #[error("{kind} was removed from the cache by `remove`: declare it again to go on")]
+    /// The cache is closed.
+    ///
+    /// It accepts no declarations. Informers that are not synced never will be, and own writes
+    /// since then are not observed.
+    #[error("cache is closed; keep `run_until` running, or read with `client.live()`")]
+    Closed,
+    /// The informer was removed by [`Cache::remove`](super::Cache::remove).
+    ///
+    /// If it was not synced, it never will be. Own writes since then are not observed.
+    #[error("informer of {kind} was removed by `Cache::remove`; declare the kind again")]
     Removed {
-        /// The kind.
+        /// Kind of the objects.
         kind: String,
     },
     /// The client could not be created.
     #[error(
         "cannot create a client from the configuration: {}; check server address, certificates and credentials",
-        Causes(.0)
+        ErrorChain(.0)
     )]
     Connection(kube_client::Error),
-    /// The object exists, and its current version does not decode. A typed informer keeps no older
-    /// version for `get`.
+    /// The object exists, and its current version does not decode. `get` returns no older version.
     #[error(
-        "cannot decode {kind} {key}: {error}; make the type accept what the API server returns, or declare the kind with `.compact()`"
+        "cannot decode {kind} {key}: {error}; make the type accept what the API server returns, or declare the kind with `.compact()` and read a `DynamicObject`"
     )]
     Undecodable {
         /// Kind of the object.
         kind: String,
         /// Key of the object.
         key: ObjectKey,
-        /// Message of the decoder, without values of the object's fields, which may be secret.
+        /// Message of the decoder, without field values, which may be secret.
         error: String,
     },
-    /// An object is there, and cannot be read as what it is asked for.
+    /// The informer keeps the object in a representation that the type cannot be read from.
     #[error(transparent)]
-    Decode(#[from] DecodeError),
+    Decode(DecodeError),
+}
+
+impl From<DecodeError> for CacheError {
+    fn from(error: DecodeError) -> Self {
+        match error {
+            DecodeError::Mismatch { kind, key, error } => Self::Undecodable {
+                error: redacted(&kind, &error),
+                kind,
+                key,
+            },
+            other => Self::Decode(other),
+        }
+    }
 }

@@ -1,17 +1,18 @@
-//! The handle by which one kind and selection is read.
+//! Handle of an informer.
 //!
-//! What holds: it never says that there is nothing where it does not know: not before the first list, and not of a namespace that is not kept.
+//! Invariant: a read returns an error instead of an empty result if the state is unknown, which is
+//! before the first list and for namespaces out of scope.
 
 use super::{
     Cache, CacheError, Events, Index, InformerStats, ObjectSize, Query, View,
     core::{Condition, Core},
-    erased::{Informing, Settled},
-    ledger::{Pending, Token, Wanted},
-    life::{Lease, first},
-    parts::Parts,
+    erased::{ErasedCore, NamespacesGuard},
+    ledger::{PendingWrites, ReadScope, Token},
+    namespace_cores::NamespaceCores,
+    refcount::{InformerRef, race},
     registry::WeakCache,
     resync::Periods,
-    stats::Misfit,
+    stats::DecodeFailure,
     store::Lookup,
 };
 use crate::object::{Body, KubeObject, MetadataOnly, ObjectKey, Transform};
@@ -19,142 +20,228 @@ use kube_core::GroupVersionKind;
 use serde::Serialize;
 use std::{any::Any, fmt, hash::Hash, marker::PhantomData, sync::Arc, time::SystemTime};
 
-/// One kind and selection in memory. Reads are immediate and shared; before the first sync they fail. A clone holds it alive.
+/// Handle of an informer: objects of one kind and scope in memory.
 ///
-/// What is read is shared with everybody, and never changes: clone an object to change it. It is as new as the last event, which is
-/// milliseconds behind the server, and longer when that is [`Degraded`](InformerState::Degraded).
+/// The informer runs as long as there is a handle. Reads return at once, and fail before the first
+/// sync. Objects are shared and immutable; clone an object to change it. They are milliseconds
+/// behind the API server, and more while the informer is [`Degraded`](InformerState::Degraded).
 ///
-/// A server that was restored from a backup is believed once a list shows it to be behind what was known, which takes some minutes; then every object is told as changed, also
-/// if its version is the same. If it has written as much again by then, nobody can tell: make the cache anew after a restore.
+/// If the API server is restored from a backup, the next list that is older than the known state is
+/// accepted, which takes some minutes. Then every object is reported as changed, even if its
+/// resource version is equal. If the API server has reached the known resource version again before
+/// that list, this cannot be detected. Create a new cache after a restore.
 pub struct Informer<K> {
-    pub(super) core: Arc<dyn Informing>,
-    lease: Arc<Lease>,
-    home: WeakCache,
-    /// Of its events.
+    pub(super) core: Arc<dyn ErasedCore>,
+    reference: Arc<InformerRef>,
+    cache: WeakCache,
+    /// Resync periods of this handle's events.
     pub(super) resync: Periods,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K> Informer<K> {
-    pub(super) fn new(core: Arc<dyn Informing>, lease: Lease, home: WeakCache) -> Self {
-        Self { core, lease: Arc::new(lease), home, resync: Periods::default(), kind: PhantomData }
+    pub(super) fn new(
+        core: Arc<dyn ErasedCore>,
+        informer_ref: InformerRef,
+        cache: WeakCache,
+    ) -> Self {
+        Self {
+            core,
+            reference: Arc::new(informer_ref),
+            cache,
+            resync: Periods::default(),
+            kind: PhantomData,
+        }
     }
 
-    /// The cache that it is of, which it does not keep alive.
+    /// Returns the cache of the informer. The handle does not keep it alive.
     pub(crate) fn cache(&self) -> Option<Cache> {
-        self.home.upgrade()
+        self.cache.upgrade()
     }
 
-    /// With events that tell everything again once in so long.
-    pub(super) fn resyncing(self, resync: Periods) -> Self {
+    /// Sets the resync periods of this handle's events.
+    pub(super) fn with_resync(self, resync: Periods) -> Self {
         Self { resync, ..self }
     }
 
     pub(super) fn kind(&self) -> &str {
-        &self.lease.gvk().kind
+        &self.reference.gvk().kind
     }
 
-    /// The kind of its objects.
+    /// Returns the kind of the objects.
     pub fn gvk(&self) -> &GroupVersionKind {
-        self.lease.gvk()
+        self.reference.gvk()
     }
 
-    /// How it is.
+    /// Returns the current state of the informer.
     pub fn state(&self) -> InformerState {
         InformerState::of(self.core.condition())
     }
 
-    /// [`Self::state`] for who does not hold it.
+    /// Waits until `accepts` returns true for the state, and returns that state.
+    ///
+    /// Use it to react when a kind is installed or removed. Short-lived states can be missed.
+    /// [`Removed`](InformerState::Removed) is final, so accept it unless the wait ends otherwise.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # use steersman::{cache::{Informer, InformerState}};
+    /// # async fn example(pods: Informer<Pod>) {
+    /// let state = pods.wait_for(|state| !matches!(state, InformerState::Synced)).await;
+    /// println!("pods are not up to date: {state:?}");
+    /// # }
+    /// ```
+    pub async fn wait_for(&self, accepts: impl Fn(&InformerState) -> bool) -> InformerState {
+        let mut conditions = self.core.conditions();
+        let accepts = |condition: &Condition| accepts(&InformerState::of(condition.clone()));
+        // `self` owns the sender, so `wait_for` cannot fail.
+        match conditions.wait_for(accepts).await {
+            Ok(condition) => InformerState::of(condition.clone()),
+            Err(_) => InformerState::Removed,
+        }
+    }
+
+    /// Returns a function that returns the state, without keeping the informer running.
     pub(crate) fn states(&self) -> impl Fn() -> InformerState + Send + Sync + use<K> {
         let core = Arc::downgrade(&self.core);
-        move || core.upgrade().map_or(InformerState::Removed, |core| InformerState::of(core.condition()))
+        move || {
+            core.upgrade().map_or(InformerState::Removed, |core| {
+                InformerState::of(core.condition())
+            })
+        }
     }
 
-    /// Until the server has said that it has no such kind, or has refused it, or could not be asked; or until it is over.
-    pub(crate) fn refused(&self) -> impl Future<Output = ()> + Send + use<K> {
+    /// Waits until the kind is missing, a request failed, or the informer is closed.
+    pub(crate) fn failed(&self) -> impl Future<Output = ()> + Send + use<K> {
         let mut conditions = self.core.conditions();
-        async move { drop(conditions.wait_for(Condition::is_no).await) }
+        async move { drop(conditions.wait_for(Condition::has_failed).await) }
     }
 
-    /// Until the first list has come, or why it does not is known in the server's own words.
-    pub(super) async fn await_answer(&self) {
+    /// Waits for the first list, or until a retry of it cannot succeed.
+    pub(super) async fn await_synced_or_rejected(&self) {
         let mut conditions = self.core.conditions();
-        let refused = async { drop(conditions.wait_for(Condition::is_refusal).await) };
-        first(self.core.clone().synced(), refused).await;
+        let rejected = async { drop(conditions.wait_for(Condition::is_rejected).await) };
+        race(self.core.clone().synced(), rejected).await;
     }
 
-    /// What is in it, and what has happened. Cheap: nothing is walked over.
+    /// Returns the counters of the informer. Does not iterate over the objects.
     pub fn stats(&self) -> InformerStats {
         self.core.stats()
     }
 
-    /// The five objects that take the most memory, the largest first. Looks at the size of each: for debug pages, not for every request.
+    /// Returns the five objects that take the most memory, the largest first.
+    ///
+    /// Iterates over all objects. Use it for debug pages, not for every request.
     pub fn largest(&self) -> Vec<ObjectSize> {
         self.core.largest()
     }
 
-    /// Up to where the store is, bookmarks included: what was written up to this revision is in it. Of several namespaces, each with a watch of its own,
-    /// it is the smallest of those that were listed, so that it may fall when one joins. `None` before the first sync.
+    /// Returns the revision of the store: it contains all writes up to this one.
+    ///
+    /// Bookmarks count. With several namespaces, each of which has its own watch, this is the
+    /// smallest revision of those that are listed, so it may decrease when a namespace is added.
+    /// `None` before the first sync.
     pub fn resource_version(&self) -> Option<u64> {
         self.core.is_listed().then(|| self.core.revision())
     }
 
-    /// Until the first list has come, and reads are served. Waits for as long as the server refuses or the kind is absent: [`state`](Self::state) says
-    /// so meanwhile. An error only if the cache has ended before, or it was removed.
+    /// Waits for the first list. Reads are served afterwards.
+    ///
+    /// Waits without limit while the API server rejects the list or the kind is missing.
+    /// [`state`](Self::state) returns the reason meanwhile.
+    ///
+    /// Errors: the cache is closed or the informer is removed before the first list.
     pub async fn await_synced(&self) -> Result<(), CacheError> {
-        if self.core.clone().synced().await { Ok(()) } else { Err(self.ended()) }
+        if self.core.clone().synced().await {
+            Ok(())
+        } else {
+            Err(self.closed_error())
+        }
     }
 
-    /// All objects that are there, as creations, and then what happens to them. It can begin at any time.
+    /// Subscribes to all current objects, as creations, and then to their changes.
     pub fn events(&self) -> Events<K> {
         Events::new(self.clone())
     }
 
-    fn ended(&self) -> CacheError {
-        if self.lease.is_removed() { CacheError::Removed { kind: self.kind().to_owned() } } else { CacheError::Ended }
+    fn closed_error(&self) -> CacheError {
+        if self.reference.is_removed() {
+            CacheError::Removed {
+                kind: self.kind().to_owned(),
+            }
+        } else {
+            CacheError::Closed
+        }
     }
 
-    /// To be awaited before a read, so that it shows what was written under the token.
-    pub(crate) fn own_writes(&self, token: &Token, wanted: Wanted<'_>) -> Option<Pending> {
+    /// Returns a future to await before a read that shows the writes under `token`.
+    pub(crate) fn pending_writes(
+        &self,
+        token: &Token,
+        wanted: ReadScope<'_>,
+    ) -> Option<PendingWrites> {
         self.core.ledger().pending(token, wanted)
     }
 
-    /// What changes the objects of a namespace before they are kept.
+    /// Returns the transform of a namespace's objects.
     pub(crate) fn transform_of(&self, namespace: Option<&str>) -> Option<Transform> {
         self.core.decoder().transform_of(namespace).cloned()
     }
 
-    /// An error if it will never show anything more.
-    pub(crate) fn check_lives(&self) -> Result<(), CacheError> {
-        if matches!(self.core.condition(), Condition::Ended) { Err(self.ended()) } else { Ok(()) }
+    /// Returns an error if the informer is closed or removed.
+    pub(crate) fn check_open(&self) -> Result<(), CacheError> {
+        if matches!(self.core.condition(), Condition::Closed) {
+            Err(self.closed_error())
+        } else {
+            Ok(())
+        }
     }
 
-    /// Of a namespace that is not kept nothing is known, not even that there is nothing. The empty one is where cluster-scoped objects are.
-    pub(super) fn check_keeps(&self, namespace: Option<&str>) -> Result<(), CacheError> {
-        self.check_keeps_at(namespace, None)
+    /// Returns an error if the namespace is not in scope.
+    ///
+    /// Cluster-scoped objects are in the empty namespace.
+    pub(super) fn check_namespace(&self, namespace: Option<&str>) -> Result<(), CacheError> {
+        self.check_namespace_with(namespace, None)
     }
 
-    /// The same, as it is while the parts are `settled`.
-    fn check_keeps_at(&self, namespace: Option<&str>, settled: Option<&Parts>) -> Result<(), CacheError> {
-        let knows = |namespace: &str| settled.map_or_else(|| self.core.knows(namespace), |parts| parts.know(namespace));
-        let scope = self.lease.scope();
+    /// Checks the scope like [`check_namespace`](Self::check_namespace), with locked parts.
+    fn check_namespace_with(
+        &self,
+        namespace: Option<&str>,
+        settled: Option<&NamespaceCores>,
+    ) -> Result<(), CacheError> {
+        let knows = |namespace: &str| {
+            settled.map_or_else(
+                || self.core.is_namespace_listed(namespace),
+                |parts| parts.is_listed(namespace),
+            )
+        };
+        let scope = self.reference.scope();
         let keeps = |namespace: &str| match scope.labelled {
-            _ if self.lease.is_whole() => true,
+            _ if self.reference.is_cluster_scoped() => true,
             None => scope.parts.contains_key(&None) || scope.selectors(namespace).is_some(),
             Some(_) => !self.core.is_listed() || knows(namespace),
         };
         match namespace {
             Some(namespace) if !namespace.is_empty() && !keeps(namespace) => {
-                Err(CacheError::NotKept { kind: self.kind().to_owned(), namespace: namespace.into() })
+                Err(CacheError::NamespaceNotCached {
+                    kind: self.kind().to_owned(),
+                    namespace: namespace.into(),
+                })
             }
             _ => Ok(()),
         }
     }
 
-    /// While this is held no namespace comes to be kept, and none leaves: what the store shows of it, and whether it is kept, are of one moment. `None` where
-    /// it is always the same ones.
-    fn settled(&self) -> Option<Settled<'_>> {
-        self.lease.scope().labelled.is_some().then(|| self.core.settled())
+    /// Locks the set of namespaces, if they are selected by label.
+    ///
+    /// So the scope and the content of a namespace are read at one time.
+    fn settled(&self) -> Option<NamespacesGuard<'_>> {
+        self.reference
+            .scope()
+            .labelled
+            .is_some()
+            .then(|| self.core.lock_namespaces())
     }
 
     pub(super) fn check_synced(&self) -> Result<(), CacheError> {
@@ -162,15 +249,21 @@ impl<K> Informer<K> {
             return Ok(());
         }
         match self.core.condition() {
-            Condition::Ended => Err(self.ended()),
-            Condition::Absent { error } => Err(CacheError::Absent { kind: self.kind().to_owned(), last_error: error }),
-            condition => Err(CacheError::NotSynced { kind: self.kind().to_owned(), last_error: why_not(condition) }),
+            Condition::Closed => Err(self.closed_error()),
+            Condition::KindNotFound { error } => Err(CacheError::KindNotFound {
+                kind: self.kind().to_owned(),
+                last_error: error,
+            }),
+            condition => Err(CacheError::NotSynced {
+                kind: self.kind().to_owned(),
+                last_error: not_synced_reason(condition),
+            }),
         }
     }
 }
 
 impl<K: KubeObject> Informer<K> {
-    /// What keeps the objects, if it keeps them as this type.
+    /// Returns the core, if the informer stores objects as `K`.
     fn typed(&self) -> Option<&Core<K>> {
         let core: &dyn Any = &*self.core;
         core.downcast_ref()
@@ -178,10 +271,9 @@ impl<K: KubeObject> Informer<K> {
 
     /// Returns the object with this key, or `None` if it does not exist.
     ///
-    /// Errors: [`NotKept`](CacheError::NotKept) if the informer does not keep the namespace of the
-    /// object, [`Undecodable`](CacheError::Undecodable) if the object's current version does not
-    /// decode, and [`Decode`](CacheError::Decode) if a compact informer's object does not decode as
-    /// a `K`.
+    /// Errors: [`NamespaceNotCached`](CacheError::NamespaceNotCached) if the informer does not keep
+    /// the namespace of the object, and [`Undecodable`](CacheError::Undecodable) if the object's
+    /// current version does not decode as a `K`.
     pub fn get(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, CacheError> {
         let found = match self.typed() {
             Some(core) if core.is_listed() => match core.undecoded.get(key) {
@@ -190,66 +282,93 @@ impl<K: KubeObject> Informer<K> {
             },
             _ => {
                 if !self.core.is_listed() {
-                    self.check_keeps(key.namespace())?;
+                    self.check_namespace(key.namespace())?;
                     self.check_synced()?;
                 }
                 self.decoded(self.core.get(key))?
             }
         };
-        // What is there is kept: only who finds nothing has to know.
-        if found.is_some() { Ok(found) } else { self.get_kept(key) }
+        // An object that is found is in scope. Only a missing one needs the check.
+        if found.is_some() {
+            Ok(found)
+        } else {
+            self.get_missing(key)
+        }
     }
 
-    /// An object that was not there a moment ago; an error if nothing is kept of its namespace.
-    fn get_kept(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, CacheError> {
+    /// Looks up an object that was not found. Returns an error if its namespace is not in scope.
+    fn get_missing(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, CacheError> {
         let found = {
             let settled = self.settled();
-            self.check_keeps_at(key.namespace(), settled.as_deref())?;
-            // Its namespace may have been listed since: that it is kept now says nothing of what was found before.
+            self.check_namespace_with(key.namespace(), settled.as_deref())?;
+            // Look again: the namespace may have been listed since the first lookup.
             settled.and_then(|_settled| self.core.get(key))
         };
         self.decoded(found)
     }
 
     fn decoded(&self, found: Option<Body>) -> Result<Option<Arc<K>>, CacheError> {
-        // Counted when it came. Its metadata did decode.
+        // Counted when it was received. Its metadata does decode.
         if let Some(Body::Undecoded(object)) = &found
             && !K::metadata_api()
         {
             let (kind, error) = (self.kind().to_owned(), object.reason().to_owned());
-            return Err(CacheError::Undecodable { kind, key: object.key(), error });
+            return Err(CacheError::Undecodable {
+                kind,
+                key: object.key(),
+                error,
+            });
         }
-        let decode = |body: Body| body.decode().map_err(|error| Misfit::new(body.meta(), error));
-        self.counted(found.map(decode).transpose())
+        let decode = |body: Body| {
+            body.decode()
+                .map_err(|error| DecodeFailure::new(body.meta(), error))
+        };
+        self.count_decode_failure(found.map(decode).transpose())
     }
 
-    /// That an object does not fit its type is found by who reads it, if it is kept compact: it is told in the stats, too.
-    pub(super) fn counted<T>(&self, read: Result<T, Misfit>) -> Result<T, CacheError> {
-        read.map_err(|misfit| {
-            self.core.misfit(&misfit);
-            misfit.error.into()
+    /// Counts the error of an object that does not decode as a `K`.
+    fn count_decode_failure<T>(&self, read: Result<T, DecodeFailure>) -> Result<T, CacheError> {
+        read.map_err(|failure| {
+            self.core.record_decode_failure(&failure);
+            failure.error
         })
+    }
+
+    /// Returns the objects of a view that match `query`. Leaves out and counts those that do not
+    /// decode as a `K`.
+    pub(super) fn decode_all(
+        &self,
+        view: View<K>,
+        query: &Query<K>,
+    ) -> Result<Vec<Arc<K>>, CacheError> {
+        self.count_decode_failure(view.list(query, self.gvk(), |failure| {
+            self.core.record_decode_failure(&failure);
+        }))
     }
 
     /// Returns the objects that match `query`, all from one snapshot of the cache.
     ///
-    /// Errors: [`NotKept`](CacheError::NotKept) if the informer does not keep the namespace.
+    /// Use a [`view`](Self::view) to inspect objects without keeping them.
     ///
     /// An object whose current version does not decode is in the list with its last good state, or
-    /// is left out if it never decoded. [`InformerStats::undecoded`] counts such objects, and
-    /// [`get`](Self::get) returns the error. A compact informer decodes objects when they are read:
-    /// there, an object that does not decode as a `K` fails the list.
+    /// is left out if it never decoded. A compact informer decodes objects when they are read:
+    /// there, an object whose current version does not decode as a `K` is always left out.
+    /// [`InformerStats::undecoded`] counts such objects, and [`get`](Self::get) returns the error.
     ///
-    /// For objects that are kept, or handed on; who only looks at them takes a [`view`](Self::view).
+    /// Errors: [`NamespaceNotCached`](CacheError::NamespaceNotCached) if the namespace is not in
+    /// the informer's scope.
     pub fn list(&self, query: &Query<K>) -> Result<Vec<Arc<K>>, CacheError> {
-        self.counted(self.looked_up(query)?.list(query, self.gvk()))
+        self.decode_all(self.lookup(query)?, query)
     }
 
-    /// The objects that `query` is about, all as they were at one moment, to be looked at where they are: nothing is copied, counted or decoded.
+    /// Returns a view of the objects that match `query`, all from one snapshot.
     ///
-    /// An object whose current version does not decode is treated as by [`list`](Self::list).
+    /// Nothing is copied or decoded. The cost of a view of all objects, of one namespace or of one
+    /// index value does not depend on their number. Labels, fields and sorting inspect each object.
     ///
-    /// Everything, one namespace, and what one index finds is there at once, however much it is; labels, fields and an order are looked at first.
+    /// An object whose current version does not decode is treated as by [`list`](Self::list), but a
+    /// view of a compact informer does not decode: it contains every object, and
+    /// [`ViewRow::decode`](super::ViewRow::decode) returns the error.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::Pod;
@@ -262,40 +381,56 @@ impl<K: KubeObject> Informer<K> {
     /// # }
     /// ```
     pub fn view(&self, query: &Query<K>) -> Result<View<K>, CacheError> {
-        self.counted(self.looked_up(query)?.narrowed(query, self.gvk()))
+        let view = self.lookup(query)?;
+        self.count_decode_failure(view.narrowed(query, self.gvk(), |failure| {
+            self.core.record_decode_failure(&failure);
+        }))
     }
 
-    /// What of a query needs no look at the objects.
-    fn looked_up(&self, query: &Query<K>) -> Result<View<K>, CacheError> {
-        let lookups: Vec<_> = query.indexes.iter().map(|index| index.lookup_in(self)).collect::<Result<_, _>>()?;
+    /// Evaluates the namespace and the indexes of a query.
+    fn lookup(&self, query: &Query<K>) -> Result<View<K>, CacheError> {
+        let lookups: Vec<_> = query
+            .indexes
+            .iter()
+            .map(|index| index.lookup_in(self))
+            .collect::<Result<_, _>>()?;
         if let Some(field) = query.field_of_body()
             && (&*self.core as &dyn Any).is::<Core<MetadataOnly>>()
         {
-            return Err(CacheError::FieldOfMetadata { kind: self.kind().to_owned(), field: field.to_owned() });
+            return Err(CacheError::FieldNotCached {
+                kind: self.kind().to_owned(),
+                field: field.to_owned(),
+            });
         }
-        self.check_keeps(query.namespace.as_deref())?;
-        // Before a sync it is not known what is kept.
+        self.check_namespace(query.namespace.as_deref())?;
+        // The scope of namespaces selected by label is unknown before the sync.
         self.check_synced()?;
         let settled = query.namespace.as_ref().and_then(|_| self.settled());
-        self.check_keeps_at(query.namespace.as_deref(), settled.as_deref())?;
+        self.check_namespace_with(query.namespace.as_deref(), settled.as_deref())?;
         self.select(query.namespace.as_deref(), &lookups)
     }
 
-    /// The objects of a namespace that all the lookups find.
-    pub(super) fn select(&self, namespace: Option<&str>, lookups: &[Lookup<'_>]) -> Result<View<K>, CacheError> {
+    /// Returns a view of the objects of a namespace that all lookups find.
+    pub(super) fn select(
+        &self,
+        namespace: Option<&str>,
+        lookups: &[Lookup<'_>],
+    ) -> Result<View<K>, CacheError> {
         self.check_synced()?;
         Ok(match self.typed() {
-            Some(core) => View::of_type(core.store.select(namespace, lookups)),
-            None => View::of_other(self.core.select(namespace, lookups)),
+            Some(core) => View::typed(core.store.select(namespace, lookups)),
+            None => View::erased(self.core.select(namespace, lookups)),
         })
     }
 
-    /// Find objects by what `values` says of them; also while running. Dropping the index removes it.
+    /// Adds an index of the objects by the values of a function. Dropping it removes it.
     ///
-    /// The function must say the same of the same object each time. In a compact informer each object that comes, changes or goes is decoded for it.
+    /// An index can be added at any time. The function must be deterministic. In a compact informer
+    /// each object that is added, changed or deleted is decoded for it.
     ///
-    /// A list goes into memory in one go, and every object that is new in it, or is replaced or gone, is decoded and indexed there: with some ten thousand of them
-    /// that thread of the runtime does nothing else for as long as that takes. Where that is too long, keep the kind typed, or give the cache a runtime of its own.
+    /// A list is stored in one step, which decodes and indexes every object that it adds, replaces
+    /// or deletes. With tens of thousands of objects this blocks a thread of the runtime. If that
+    /// is too long, use a typed informer, or run the cache on its own runtime.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::Pod;
@@ -316,54 +451,71 @@ impl<K: KubeObject> Informer<K> {
 
 impl<K> Clone for Informer<K> {
     fn clone(&self) -> Self {
-        let (core, lease, home) = (self.core.clone(), self.lease.clone(), self.home.clone());
-        Self { core, lease, home, resync: self.resync.clone(), ..*self }
+        let (core, informer_ref, home) = (
+            self.core.clone(),
+            self.reference.clone(),
+            self.cache.clone(),
+        );
+        Self {
+            core,
+            reference: informer_ref,
+            cache: home,
+            resync: self.resync.clone(),
+            ..*self
+        }
     }
 }
 
 impl<K> fmt::Debug for Informer<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Informer").field("kind", self.gvk()).field("state", &self.state()).finish_non_exhaustive()
+        f.debug_struct("Informer")
+            .field("kind", self.gvk())
+            .field("state", &self.state())
+            .finish_non_exhaustive()
     }
 }
 
-/// Why an informer is not synced yet, in the server's words if it has said something.
-pub(super) fn why_not(condition: Condition) -> String {
+/// Returns why an informer is not synced, with the message of the API server.
+pub(super) fn not_synced_reason(condition: Condition) -> String {
     match condition {
-        Condition::Idle => "the cache does not run: call `run_until`, and `await_synced` before reading".into(),
-        Condition::Absent { error } | Condition::Degraded { error, .. } => error,
-        Condition::Starting | Condition::Synced => {
-            "the first list has not come yet: call `await_synced` before reading".into()
+        Condition::Idle => {
+            "the cache does not run; call `run_until`, and `await_synced` before reading".into()
         }
-        Condition::Ended => "it has ended".into(),
+        Condition::KindNotFound { error } | Condition::Degraded { error, .. } => error,
+        Condition::Starting | Condition::Synced => {
+            "the first list is not complete; call `await_synced` before reading".into()
+        }
+        Condition::Closed => "the informer was closed".into(),
     }
 }
 
-/// How an informer is.
+/// State of an informer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum InformerState {
-    /// Declared in a cache that does not run yet.
+    /// Declared, but the cache does not run.
     Idle,
-    /// The first list is on its way; or that of a namespace that has joined, and what was there is served.
+    /// The first list, or that of an added namespace, has not completed.
+    ///
+    /// In the latter case the objects of the other namespaces are served.
     Starting,
-    /// The server has no such kind yet, or no longer: there are no objects. They come when it does.
-    Absent {
-        /// What is missing, and how it is looked for.
+    /// The API server does not serve the kind. There are no objects until it is installed.
+    KindNotFound {
+        /// Missing kind, and the event that triggers the next discovery.
         error: String,
     },
-    /// Up to date, as far as the server has told.
+    /// The objects are up to date with the watch.
     Synced,
-    /// Serving what it had, if it had something.
+    /// A list or watch failed. The last known objects are served, and requests are retried.
     Degraded {
-        /// Since when.
+        /// Time of the first failure.
         #[serde(serialize_with = "super::stats::rfc3339")]
         since: SystemTime,
-        /// In the server's own words.
+        /// Message of the last failure.
         error: String,
     },
-    /// The cache has ended, or it was removed from it. It serves what it had.
+    /// The informer is removed or the cache is closed. The last known objects are served.
     Removed,
 }
 
@@ -372,10 +524,10 @@ impl InformerState {
         match condition {
             Condition::Idle => Self::Idle,
             Condition::Starting => Self::Starting,
-            Condition::Absent { error } => Self::Absent { error },
+            Condition::KindNotFound { error } => Self::KindNotFound { error },
             Condition::Synced => Self::Synced,
             Condition::Degraded { since, error, .. } => Self::Degraded { since, error },
-            Condition::Ended => Self::Removed,
+            Condition::Closed => Self::Removed,
         }
     }
 }

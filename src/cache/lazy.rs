@@ -1,18 +1,21 @@
-//! Reads by a client: of what was declared, or, if the cache is told so, of what the read itself declares.
+//! Informers for reads by clients, declared lazily if the options allow it.
 
-use super::{Cache, CacheError, Informer, Select};
+use super::{Cache, CacheError, Informer, InformerState, Select};
 use crate::object::KubeObject;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long a read waits for what a read has declared, while the server has said neither what there is nor no. Also in a cache that does not run: who spawns `run_until` and
-/// reads in the same breath reads before it does.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum time that a read waits for a lazily declared informer.
+///
+/// Also applies before the cache runs, because a program may spawn `run_until` and read at once.
+const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Cache {
-    /// The informer that [`informer_of`](Self::informer_of) would give for a selection that says nothing but its kind, for one read from a namespace or
-    /// from all; it is synced. The read does not hold it.
-    pub(crate) async fn reader<K: KubeObject>(
+    /// Returns the synced informer that serves reads from `namespace`, or from all.
+    ///
+    /// This is the informer that [`informer_of`](Self::informer_of) returns for a selection without
+    /// namespaces, selectors and settings. The returned handle does not keep it alive.
+    pub(crate) async fn informer_for_reads<K: KubeObject>(
         &self,
         select: Select<K>,
         namespace: Option<&str>,
@@ -25,15 +28,24 @@ impl Cache {
             found => found,
         };
         let not_cached = || CacheError::NotCached {
-            api_version: select.said().gvk.api_version(),
-            kind: select.said().gvk.kind.clone(),
+            api_version: select.declaration().gvk.api_version(),
+            kind: select.declaration().gvk.kind.clone(),
         };
         let (informer, lazy) = found.ok_or_else(not_cached)?;
         if lazy && informer.check_synced().is_err() {
-            let _ = timeout(PATIENCE, informer.await_answer()).await;
+            let _ = timeout(SYNC_TIMEOUT, informer.await_synced_or_rejected()).await;
         }
         informer.check_synced()?;
         Ok(informer)
+    }
+
+    /// Returns the state of the informer that serves reads, if one is declared.
+    pub(crate) fn state_for_reads<K: KubeObject>(
+        &self,
+        select: &Select<K>,
+    ) -> Option<InformerState> {
+        let (informer, _) = self.declared(select, None).ok()??;
+        Some(informer.state())
     }
 }
 
@@ -46,24 +58,28 @@ mod tests {
     use std::thread;
     use steersman_apiserver::{ApiServer, Options};
 
-    /// A read that finds it waits for it only if it knows.
+    /// A read waits for an informer only if it sees that another read has declared it.
     #[tokio::test]
-    async fn who_finds_what_a_read_declares_finds_that_a_read_has() {
+    async fn a_concurrent_read_sees_that_an_informer_is_lazy() {
         let server = ApiServer::new(Options::default()).expect("it starts");
         let client = Client::new(server.service(), "default");
         for _ in 0..1000 {
-            let cache = Cache::new(client.clone(), CacheOptions::default()).expect("a ready client");
+            let cache =
+                Cache::new(client.clone(), CacheOptions::default()).expect("a ready client");
             let found = thread::scope(|threads| {
                 let found = threads.spawn(|| {
                     loop {
-                        if let Some((_, lazy)) =
-                            cache.declared(&Select::<ConfigMap>::new(), None).expect("it is served")
+                        if let Some((_, lazy)) = cache
+                            .declared(&Select::<ConfigMap>::new(), None)
+                            .expect("it is served")
                         {
                             return lazy;
                         }
                     }
                 });
-                cache.declare_lazily(&Select::<ConfigMap>::new()).expect("it is new");
+                cache
+                    .declare_lazily(&Select::<ConfigMap>::new())
+                    .expect("the kind is declared");
                 found.join().expect("it is found")
             });
             assert!(found);

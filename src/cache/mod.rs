@@ -1,22 +1,29 @@
-//! Objects in memory: one informer per kind and selection, shared by everybody, kept up to date by list and watch.
+//! In-memory cache of Kubernetes objects, kept up to date by list and watch.
 //!
-//! Use it for what is read often or has to be noticed when it changes; read what is needed once from the server. A controller reads nothing else:
-//! thousands of reads cost the server one watch.
+//! There is one informer per kind and scope, and all its users share it. Use the cache for objects
+//! that are read often or whose changes matter. Thousands of reads cost the API server one watch.
+//! Read objects that are needed once directly from the API server.
 //!
-//! * [`Cache::informer`] declares a kind, [`Cache::informer_of`] a [`Select`]ion of it: some namespaces or labels, a kind that is known at run time only,
-//!   a form that takes less memory. Nothing is watched that was not declared, and nothing for long after its last user.
-//! * [`CacheOptions`] say what is kept where a declaration does not: of which namespaces, also by their labels as they come and go, with which labels and
-//!   fields; for one kind or for all.
-//! * [`Informer`] reads: one object, or what a [`Query`] is about, or by an [`Index`], as objects or as a [`View`] of them; and tells [`Events`].
-//! * A kind that the server does not have is waited for, and so is one that goes away; [`Cache::remove`] is for kinds that are not wanted any more.
-//! * [`Cache::run_until`] does the work. Before the first list has come, reads fail and say why: an empty answer would be a lie.
-//!   A list is read with pauses for other tasks, but put into memory in one go, so that readers see all of it or nothing: what an index of a compact
-//!   informer costs there, [`Informer::index`] says.
+//! * [`Cache::informer`] declares an informer of a kind. [`Cache::informer_of`] declares one for a
+//!   [`Select`]: some namespaces or labels, a kind that is known at run time only, or a
+//!   representation that takes less memory. Only declared kinds are watched, and an informer stops
+//!   shortly after its last handle is dropped.
+//! * [`CacheOptions`] hold the defaults of all declarations: namespaces by name or label,
+//!   selectors, transforms. They apply to one kind or to all.
+//! * [`Informer`] reads single objects, lists by [`Query`] or [`Index`], and returns a [`View`]
+//!   that does not copy. Its [`Events`] report changes.
+//! * [`Cache::run_until`] runs the informers. Reads fail with the reason until the first list has
+//!   completed. A kind that the API server does not serve is waited for, also if its CRD is deleted
+//!   later. [`Cache::remove`] stops the informers of a kind.
 //!
-//! | kept as | declared by | reads | memory |
+//! Decoding a list yields to other tasks, but the store replaces the objects in one step, so that
+//! readers never see part of a list. [`Informer::index`] describes the cost of an index in a
+//! compact informer.
+//!
+//! | representation | declared by | reads | memory |
 //! |---|---|---|---|
-//! | [`Typed`](Representation::Typed) | `Select::<Pod>::new()` | `Pod` and its metadata, shared | all of it |
-//! | [`Compact`](Representation::Compact) | `.compact()`, `Select::dynamic(…)` | any type, `DynamicObject` and metadata; decoded when read, shared while held | half of the message |
+//! | [`Typed`](Representation::Typed) | `Select::<Pod>::new()` | `Pod` and its metadata, shared | whole object |
+//! | [`Compact`](Representation::Compact) | `.compact()`, `Select::dynamic(…)` | any type, `DynamicObject` and metadata; decoded when read, shared while held | half of the JSON message |
 //! | [`Metadata`](Representation::Metadata) | `Select::<Metadata<Pod>>::new()` | metadata | metadata |
 //!
 //! ```
@@ -46,64 +53,68 @@
 //! # }
 //! ```
 //!
-//! Inside, `reflect` asks the server and says what it has, `core` puts it into the `store` and tells the handlers through the `fan`; `erased` is that
-//! whatever the form, for the handles above.
+//! # Data flow
+//!
+//! `reflector` lists and watches, and passes objects to `core`. `core` writes them to the `store`
+//! and publishes the changes to subscriptions through `fanout`. `erased` hides the representation
+//! of a core from the public handles. `registry` holds the declared informers, `informer_task` runs
+//! one of them, and `ledger` tracks the writes of clients that read from the cache.
 
-mod arrivals;
-mod asked;
-#[cfg(feature = "bench-internals")]
+#[cfg(feature = "__internals")]
 #[doc(hidden)]
 pub mod bench;
 mod core;
+mod crd_watch;
+mod declared;
 mod discover;
 mod erased;
 mod error;
 mod events;
-mod fan;
+mod fanout;
 mod fields;
 mod indexed;
 mod informer;
+mod informer_task;
 mod lazy;
 pub(crate) mod ledger;
-mod life;
-mod loops;
+mod list_params;
 mod metrics;
+mod namespace_core;
+mod namespace_cores;
 mod namespaces;
 mod options;
-mod part;
-mod parts;
 mod plan;
 mod query;
-mod reflect;
+mod refcount;
+mod reflector;
+mod reflector_tasks;
 mod registry;
 mod resync;
-mod roster;
 mod scope;
 mod select;
 mod settings;
 mod stats;
 mod store;
 mod synced;
-mod tend;
 mod undecoded;
 mod view;
 
-pub(crate) use self::asked::Asked;
-#[cfg(feature = "bench-internals")]
+pub(crate) use self::list_params::ListParams;
+#[cfg(feature = "__internals")]
 #[doc(hidden)]
-pub use self::reflect::watch_lines;
+pub use self::reflector::watch_lines;
 pub use self::{
     error::CacheError,
-    events::{Events, Notice},
+    events::{Events, InformerEvent},
     indexed::Index,
     informer::{Informer, InformerState},
     ledger::OwnWrites,
     metrics::CacheMetrics,
-    namespaces::{InNamespace, Namespaces},
+    namespaces::{NamespaceScope, Namespaces},
     options::{CacheOptions, MetadataTransform},
     query::Query,
     registry::Cache,
     select::{Representation, Select},
     stats::{HandlerStats, InformerReport, InformerStats, ObjectSize},
-    view::{Shown, View},
+    view::{DecodedRow, View, ViewRow},
 };

@@ -1,105 +1,128 @@
-//! Where to keep objects of, which of those that are there, and how.
+//! Namespaces of a scope, and the settings of single namespaces.
 
 use super::settings::Settings;
-use crate::object::{KubeObject, Transform};
+use crate::object::{KubeObject, LabelQuery, Transform};
 use std::time::Duration;
 
-/// Where to keep objects of. Of a kind that has no namespaces all are kept, whatever the cache's default says.
+/// Namespaces whose objects are cached.
+///
+/// Has no effect on cluster-scoped kinds if it is the default of the cache.
 ///
 /// ```
-/// use steersman::cache::{InNamespace, Namespaces};
+/// use steersman::cache::{NamespaceScope, Namespaces};
 ///
-/// let two = Namespaces::These(vec!["shop".into(), "bank".into()]);
-/// // All of one namespace, and elsewhere what is ours.
-/// let most = Namespaces::These(vec!["shop".into(), InNamespace::others().labels("team=web")]);
+/// let two = Namespaces::List(vec!["shop".into(), "bank".into()]);
+/// // All objects of one namespace, and those of one team elsewhere.
+/// let most = Namespaces::List(vec!["shop".into(), NamespaceScope::others().labels("team=web")]);
 /// let tenants = Namespaces::Labelled("tenant".into());
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Namespaces {
-    /// Everywhere: one watch, and the right to watch in the whole cluster.
+    /// All namespaces. Needs one watch, and permission to watch the whole cluster.
     #[default]
     All,
-    /// Only in these: a watch for each, and rights only there. At least one; of one that is named twice the first counts. The empty name is that of none, and refused: all
-    /// namespaces that are not named, for which it stands in controller-runtime, are [`InNamespace::others`].
-    These(Vec<InNamespace>),
-    /// In those whose labels match, as in `kubectl -l`, as they come and go: a watch for each, and one of the namespaces' metadata, which everybody with
-    /// the same selector shares.
+    /// Only the listed namespaces. Needs one watch each, and permissions in these namespaces only.
     ///
-    /// Objects of a namespace that joins are told as created; those of one that leaves as deleted with `state_unknown`, since they may well be there. It is
-    /// synced when the namespaces are known, and each of them was listed.
+    /// The list has at least one entry. If a name occurs twice, the first entry counts. An empty
+    /// name is an error; controller-runtime uses it for all namespaces that are not listed, use
+    /// [`NamespaceScope::others`] for these.
+    List(Vec<NamespaceScope>),
+    /// Namespaces whose labels match the selector, as in `kubectl -l`.
+    ///
+    /// Namespaces are added and removed as their labels change. Needs one watch for each of them,
+    /// and one of the namespaces' metadata, which informers with the same selector share.
+    ///
+    /// The objects of an added namespace are reported as created. The objects of a removed one are
+    /// reported as deleted with `state_unknown`, because they may still exist. The informer is
+    /// synced when all matching namespaces are listed.
     Labelled(String),
 }
 
 impl Namespaces {
-    pub(super) fn is_some(&self) -> bool {
+    pub(super) fn is_limited(&self) -> bool {
         *self != Self::All
     }
 }
 
-/// A namespace to keep objects of: all of them if nothing else is said, for the kind or for the cache. See [`Namespaces::These`].
+/// Namespace to cache, with settings of its own. See [`Namespaces::List`].
 ///
-/// What is said here counts before what is said of the kind.
-///
-/// Which objects there are may differ from one namespace to another, and so may transform, resync period and page size. The form in which they are kept may not,
-/// nor whether `managedFields` are: where those must differ, declare two selections, which are two informers.
+/// Selectors, transform, resync period and page size can be set per namespace, and have priority
+/// over those of the kind and of the cache. The representation, and whether `managedFields` are
+/// stored, are the same for all namespaces of an informer. Declare two selections, which are two
+/// informers, if these must differ.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::ConfigMap;
 /// use std::time::Duration;
-/// use steersman::cache::{InNamespace, Namespaces, Select};
+/// use steersman::cache::{NamespaceScope, Namespaces, Select};
 ///
-/// // Of our own namespace everything, told again once in an hour; elsewhere the names are enough.
-/// let names = InNamespace::others().transform(|map: &mut ConfigMap| map.data = None);
-/// let ours = InNamespace::from("shop").resync(Duration::from_hours(1));
-/// let maps = Select::<ConfigMap>::new().namespaces(Namespaces::These(vec![ours, names]));
+/// // Whole objects in `shop`, resynced once per hour. Elsewhere without their data.
+/// let names = NamespaceScope::others().transform(|map: &mut ConfigMap| map.data = None);
+/// let ours = NamespaceScope::from("shop").resync(Duration::from_hours(1));
+/// let maps = Select::<ConfigMap>::new().namespaces(Namespaces::List(vec![ours, names]));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InNamespace {
-    /// None: all that are not named.
+pub struct NamespaceScope {
+    /// Name of the namespace. `None` for all that are not listed.
     pub(super) name: Option<String>,
     pub(super) selectors: Selectors,
     pub(super) settings: Settings,
 }
 
-impl InNamespace {
-    /// All namespaces that are not named beside it: one watch, which leaves the others out by `metadata.namespace!=…`.
+impl NamespaceScope {
+    /// Creates a scope of all namespaces that are not listed beside it.
+    ///
+    /// Needs one watch, which excludes the listed namespaces by `metadata.namespace!=…`.
     pub fn others() -> Self {
-        Self { name: None, selectors: Selectors::default(), settings: Settings::default() }
+        Self {
+            name: None,
+            selectors: Selectors::default(),
+            settings: Settings::default(),
+        }
     }
 
-    /// Only objects with such labels, as in [`Select::labels`](super::Select::labels).
+    /// Selects objects by labels, as in [`Select::labels`](super::Select::labels).
     #[must_use]
-    pub fn labels(mut self, selector: &str) -> Self {
-        self.selectors.labels = Some(selector.into());
+    pub fn labels(mut self, selector: impl Into<LabelQuery>) -> Self {
+        self.selectors.labels = Some(selector.into().0);
         self
     }
 
-    /// Only objects with such fields, as in [`Select::fields`](super::Select::fields).
+    /// Selects objects by fields, as in [`Select::fields`](super::Select::fields).
     #[must_use]
     pub fn fields(mut self, selector: &str) -> Self {
         self.selectors.fields = Some(selector.into());
         self
     }
 
-    /// Change the objects that are here before they are stored, as in [`Select::transform`](super::Select::transform); none by default. It must be for the type
-    /// of the `Select` that names the namespace, or for [`Metadata`](crate::object::Metadata) of whatever kind, which is the only one that the cache's own
-    /// [`namespaces`](super::CacheOptions::namespaces) can have; anything else is an error.
+    /// Changes the objects of this namespace before they are stored. Default: no transform.
+    ///
+    /// The type is that of the `Select` that lists the namespace, or
+    /// [`Metadata`](crate::object::Metadata) for any kind. The cache's own
+    /// [`namespaces`](super::CacheOptions::namespaces) accept `Metadata` only. Other types are an
+    /// error. See [`Select::transform`](super::Select::transform).
     #[must_use]
-    pub fn transform<K: KubeObject>(mut self, change: impl Fn(&mut K) + Send + Sync + 'static) -> Self {
+    pub fn transform<K: KubeObject>(
+        mut self,
+        change: impl Fn(&mut K) + Send + Sync + 'static,
+    ) -> Self {
         self.settings.transform = Some(Transform::new(change));
         self
     }
 
-    /// Tell of the objects that are here, and of no others, again once in so long, as in [`Select::resync`](super::Select::resync); zero for never, which is the
-    /// cache's default.
+    /// Reports the objects of this namespace again once per period. Default: that of the kind.
+    ///
+    /// Zero disables the resync. See [`Select::resync`](super::Select::resync).
     #[must_use]
     pub fn resync(mut self, period: Duration) -> Self {
         self.settings.resync = Some(period);
         self
     }
 
-    /// Objects in a page, where the server cannot stream lists; 500 by default, 0 for all at once. See [`Select::page_size`](super::Select::page_size).
+    /// Sets the objects per page of a list that the API server cannot stream. Default: 500.
+    ///
+    /// 0 disables paging. See [`Select::page_size`](super::Select::page_size).
     #[must_use]
     pub fn page_size(mut self, objects: u32) -> Self {
         self.settings.page_size = Some(objects);
@@ -107,19 +130,25 @@ impl InNamespace {
     }
 }
 
-impl From<&str> for InNamespace {
+impl From<&str> for NamespaceScope {
     fn from(name: &str) -> Self {
         name.to_owned().into()
     }
 }
 
-impl From<String> for InNamespace {
+impl From<String> for NamespaceScope {
     fn from(name: String) -> Self {
-        Self { name: Some(name), ..Self::others() }
+        Self {
+            name: Some(name),
+            ..Self::others()
+        }
     }
 }
 
-/// As they are said, where `None` leaves it to others and an empty one selects everything; or as they were made out, where `None` does.
+/// Label and field selector.
+///
+/// In a declaration `None` inherits the selector, and an empty one selects everything. In a
+/// resolved scope `None` selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Selectors {
     pub(super) labels: Option<String>,

@@ -1,32 +1,40 @@
-//! What holds for all informers of a cache, or for those of a kind, unless something else is said.
+//! Defaults of all informers of a cache, or of all informers of a kind.
 
 use super::{Namespaces, Select};
 use crate::object::{AnyKind, Metadata, Transform};
 use std::time::Duration;
 
-/// How long an informer outlives its last user, if nothing else is said.
+/// Default of [`CacheOptions::idle`].
 const IDLE: Duration = Duration::from_secs(30);
 
 /// Defaults for what a [`Select`] leaves unset.
 ///
-/// What is said first counts: by a `Select` of a [namespace](super::InNamespace), then of all its objects; by [`kinds`](Self::kinds) likewise; by the defaults
-/// here likewise. Each of labels, fields, transform, page size and resync period by itself. The namespaces are those of the first who says some; what others say of one of those by
-/// name still counts where it is its turn.
+/// Labels, fields, transform, page size and resync period are resolved independently. Each of them
+/// is taken from the first of these that sets it:
+///
+/// 1. the [`NamespaceScope`](super::NamespaceScope) of the `Select`, then the `Select` itself
+/// 2. the [`NamespaceScope`](super::NamespaceScope) of the entry in [`kinds`](Self::kinds), then
+///    that entry
+/// 3. the [`NamespaceScope`](super::NamespaceScope) in [`namespaces`](Self::namespaces), then the
+///    other options here
+///
+/// The set of namespaces is taken as a whole from the first of the three that sets one. Settings of
+/// a namespace that is in this set still apply if a later one names it.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-/// use steersman::cache::{CacheOptions, InNamespace, Namespaces, Select};
+/// use steersman::cache::{CacheOptions, NamespaceScope, Namespaces, Select};
 ///
 /// let options = CacheOptions {
-///     // Of our own namespace everything, elsewhere what is ours.
-///     namespaces: Namespaces::These(vec!["shop".into(), InNamespace::others().labels("team=web")]),
+///     // All objects in `shop`, elsewhere those of one team.
+///     namespaces: Namespaces::List(vec!["shop".into(), NamespaceScope::others().labels("team=web")]),
 ///     kinds: vec![
-///         // Secrets only here, and without what nobody reads.
+///         // Secrets only in `shop`, without their annotations.
 ///         Select::<Secret>::new()
-///             .namespaces(Namespaces::These(vec!["shop".into()]))
+///             .namespaces(Namespaces::List(vec!["shop".into()]))
 ///             .transform(|secret| secret.metadata.annotations = None)
 ///             .into(),
-///         // Of all config maps, wherever they are.
+///         // All config maps in all namespaces.
 ///         Select::<ConfigMap>::new().namespaces(Namespaces::All).labels("").compact().into(),
 ///     ],
 ///     ..CacheOptions::default()
@@ -34,27 +42,36 @@ const IDLE: Duration = Duration::from_secs(30);
 /// ```
 #[derive(Clone, Debug)]
 pub struct CacheOptions {
-    /// Where objects are kept of, and how in each; everywhere by default.
+    /// Namespaces to cache, with settings for each of them. Default: all namespaces.
     pub namespaces: Namespaces,
-    /// Only objects with such labels, as in `kubectl -l`; all by default.
+    /// Label selector, as in `kubectl -l`. Default: all objects.
     pub labels: Option<String>,
-    /// Only objects with such fields, as in `kubectl --field-selector`; all by default. Every kind knows `metadata.name` and `metadata.namespace`.
-    pub fields: Option<String>,
-    /// Changes the metadata of each object before it is stored, where nothing is said of its kind; none by default.
-    pub transform: Option<MetadataTransform>,
-    /// Objects in a page, where the server cannot stream lists; 500 by default, 0 for all at once.
-    pub page_size: u32,
-    /// How long an informer outlives its last user; 30 s by default. Who comes back within that time finds it synced.
-    pub idle: Duration,
-    /// How often events tell of every object again; never by default. See [`Select::resync`].
-    pub resync: Option<Duration>,
-    /// Whether a client's read of a kind that nobody has declared starts its informer, which then stays; false by default, and such a read an error. Such a
-    /// read waits for the first list, at most 10 s, and not at all once the server has refused it.
-    pub allow_lazy: bool,
-    /// What [`Cache::informer`](super::Cache::informer) means for a kind: which objects, in what form and with which transform. None by default; of two for one
-    /// kind the first counts.
+    /// Field selector, as in `kubectl --field-selector`. Default: all objects.
     ///
-    /// The kind is kept in the form said here, whoever declares it in whatever form it serves; a declaration may still choose `.compact()`.
+    /// Only `metadata.name` and `metadata.namespace` are valid for every kind.
+    pub fields: Option<String>,
+    /// Transform of the metadata of kinds that have no other transform. Default: none.
+    pub transform: Option<MetadataTransform>,
+    /// Objects per page of a list that the API server cannot stream. 0 disables paging. Default:
+    /// 500.
+    pub page_size: u32,
+    /// Time that an informer keeps running without a handle. Default: 30 s.
+    ///
+    /// A declaration within this time finds the informer synced.
+    pub idle: Duration,
+    /// Resync period of events. See [`Select::resync`]. Default: no resync.
+    pub resync: Option<Duration>,
+    /// Whether a client's read of an undeclared kind starts an informer. Default: `false`.
+    ///
+    /// If `false`, such a read is an error. If `true`, the read waits up to 10 s for the first
+    /// list, but fails at once if the API server rejects the list. The informer then runs until the
+    /// cache is closed.
+    pub allow_lazy: bool,
+    /// Scope, representation and transform of single kinds. Default: none.
+    ///
+    /// The first entry of a kind counts. It applies to [`Cache::informer`](super::Cache::informer)
+    /// and to every other declaration of the kind. Declarations of any type that this
+    /// representation serves share the informer; a declaration can still choose `.compact()`.
     pub kinds: Vec<Select<AnyKind>>,
 }
 
@@ -74,17 +91,20 @@ impl Default for CacheOptions {
     }
 }
 
-/// A function of the metadata of objects, whatever their kind, for [`CacheOptions::transform`]. A clone is the same one.
+/// Function that changes the metadata of objects before they are stored.
 ///
-/// For what no controller of the program reads. `managedFields` need none, as they are left out anyway; what a body has is dropped by
-/// [`Select::transform`], which knows the type. Like that one, it can change neither who an object is nor how it ends, and in a compact informer has each object's
-/// metadata written and read again.
+/// Use it in [`CacheOptions::transform`] to drop metadata that the program never reads.
+/// `managedFields` are dropped without a transform. Use [`Select::transform`] to change the body of
+/// an object. A clone is the same transform.
+///
+/// The function cannot change name, namespace, uid, resource version, deletion timestamp or
+/// finalizers. In a compact informer the metadata of each received object is encoded again.
 ///
 /// ```
 /// use steersman::cache::{CacheOptions, MetadataTransform};
 ///
 /// let options = CacheOptions {
-///     // As long as the object itself, and nobody's concern but kubectl's.
+///     // As large as the object itself, and used by kubectl only.
 ///     transform: Some(MetadataTransform::new(|object| {
 ///         if let Some(annotations) = &mut object.metadata.annotations {
 ///             annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
@@ -97,7 +117,7 @@ impl Default for CacheOptions {
 pub struct MetadataTransform(pub(super) Transform);
 
 impl MetadataTransform {
-    /// It is told the kind of each object with its metadata.
+    /// Creates a transform from a function of the kind and metadata of each object.
     pub fn new(change: impl Fn(&mut Metadata) + Send + Sync + 'static) -> Self {
         Self(Transform::new(change))
     }

@@ -1,18 +1,21 @@
-//! What to list of what is in memory.
+//! Queries of an informer's objects.
 
 use super::{
-    CacheError, Index, Shown,
+    CacheError, Index, ViewRow,
     fields::{FieldSelector, field},
-    indexed::Narrowing,
+    indexed::IndexLookup,
 };
-use crate::object::{DecodeError, KubeObject, ObjectKey, Selector};
+use crate::object::{DecodeError, KubeObject, LabelQuery, ObjectKey, Selector};
 use kube_core::GroupVersionKind;
 use std::{borrow::Cow, hash::Hash, sync::Arc};
 
-/// Narrows a list or a view; `Query::default()` is everything, in no order. All parts must match.
+/// Filter, order and limit of a list or view.
 ///
-/// A namespace and indexes are looked up; labels are looked at, object by object, without decoding any: narrow by an index first where there are
-/// many. Fields other than an object's name are slow.
+/// `Query::default()` selects all objects, in no order. An object is selected if it matches all
+/// parts of the query.
+///
+/// Namespaces and indexes are lookups. Labels are compared object by object, without decoding. Add
+/// an index if there are many objects. Fields other than the object's name are slow.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::Pod;
@@ -26,53 +29,81 @@ pub struct Query<K> {
     pub(super) namespace: Option<String>,
     pub(super) labels: Option<Selector>,
     pub(super) fields: Option<FieldSelector>,
-    pub(super) indexes: Vec<Arc<dyn Narrowing<K>>>,
+    pub(super) indexes: Vec<Arc<dyn IndexLookup<K>>>,
     pub(super) sorted: bool,
     pub(super) limit: Option<usize>,
 }
 
 impl<K: 'static> Query<K> {
-    /// Only in this namespace; in all with `None`. The empty one is as if none was said, in memory and live, as in client-go.
+    /// Selects objects of a namespace. `None` and an empty name select all namespaces.
     pub fn namespace(self, namespace: Option<&str>) -> Self {
-        Self { namespace: namespace.filter(|name| !name.is_empty()).map(Into::into), ..self }
+        Self {
+            namespace: namespace.filter(|name| !name.is_empty()).map(Into::into),
+            ..self
+        }
     }
 
-    /// Only those with such labels, as in `kubectl -l`. Parsed here, once: keep the query if it is used often.
-    pub fn labels(self, selector: &str) -> Result<Self, CacheError> {
-        Ok(Self { labels: Some(Selector::parse(selector)?), ..self })
-    }
-
-    /// Only those with such fields, as in `kubectl --field-selector`. Here every field can be asked for by its path, `spec.nodeName=node-1`; one that an
-    /// object does not have is the empty text. A live read asks the server, which refuses fields that it does not select this kind by: of most kinds it knows
-    /// `metadata.name` and `metadata.namespace` alone.
+    /// Selects objects by labels, as in `kubectl -l`.
     ///
-    /// `metadata.name` and `metadata.namespace` cost nothing. Any other makes JSON of every object that the rest of the query leaves: where that are many, or it
-    /// is asked often, an [`Index`] is the way. An error where only metadata is in memory.
-    pub fn fields(self, selector: &str) -> Result<Self, CacheError> {
-        Ok(Self { fields: Some(FieldSelector::parse(selector)?), ..self })
+    /// The selector is parsed once, here. Keep a query that is used often.
+    pub fn labels(self, selector: impl Into<LabelQuery>) -> Result<Self, CacheError> {
+        Ok(Self {
+            labels: Some(Selector::parse(&selector.into().0)?),
+            ..self
+        })
     }
 
-    /// Only those the index has under `value`.
-    pub fn index<V: Hash + Eq + Send + Sync + 'static>(mut self, index: &Index<K, V>, value: V) -> Self {
-        self.indexes.push(index.narrowing(value));
+    /// Selects objects by fields, as in `kubectl --field-selector`.
+    ///
+    /// A cached read accepts every field by its path, such as `spec.nodeName=node-1`. A missing
+    /// field equals the empty string. A live read sends the selector to the API server, which
+    /// rejects fields that the kind does not support; most kinds support `metadata.name` and
+    /// `metadata.namespace` only.
+    ///
+    /// `metadata.name` and `metadata.namespace` cost nothing. Any other field converts every object
+    /// that matches the rest of the query to JSON. Use an [`Index`] for frequent queries or many
+    /// objects. A query by another field fails if the informer stores metadata only.
+    pub fn fields(self, selector: &str) -> Result<Self, CacheError> {
+        Ok(Self {
+            fields: Some(FieldSelector::parse(selector)?),
+            ..self
+        })
+    }
+
+    /// Selects objects that the index has under `value`.
+    pub fn index<V: Hash + Eq + Send + Sync + 'static>(
+        mut self,
+        index: &Index<K, V>,
+        value: V,
+    ) -> Self {
+        self.indexes.push(index.lookup(value));
         self
     }
 
-    /// In the order of their keys, as the server lists.
+    /// Sorts the objects by key, like a list of the API server.
     pub fn sorted(self) -> Self {
-        Self { sorted: true, ..self }
+        Self {
+            sorted: true,
+            ..self
+        }
     }
 
-    /// At most so many of those that match: the first ones if it is [`sorted`](Self::sorted), any otherwise.
+    /// Limits the number of objects.
     ///
-    /// There is no `continue`, so that nobody pages by mistake: what is in memory is had at once, and a live read pages by itself. To go over all of it without
-    /// a copy, take a [`view`](super::Informer::view); to go on later from a key, sort, and skip what is not after it.
+    /// Returns the first ones if the query is [`sorted`](Self::sorted), and any otherwise.
+    ///
+    /// There is no `continue` token. A cached list is complete, and a live list reads all pages.
+    /// Use a [`view`](super::Informer::view) to iterate over all objects without a copy. To resume
+    /// at a key, sort and skip the keys before it.
     pub fn limit(self, objects: usize) -> Self {
-        Self { limit: Some(objects), ..self }
+        Self {
+            limit: Some(objects),
+            ..self
+        }
     }
 }
 
-/// Fields that every object's key says.
+/// Returns the value of a field that is part of the key.
 fn of_key<'a>(key: &'a ObjectKey, path: &str) -> Option<Cow<'a, str>> {
     match path {
         "metadata.name" => Some(key.name().into()),
@@ -82,25 +113,35 @@ fn of_key<'a>(key: &'a ObjectKey, path: &str) -> Option<Cow<'a, str>> {
 }
 
 impl<K> Query<K> {
-    /// A field that only the whole object says.
+    /// Returns a selected field that is not part of the key.
     pub(super) fn field_of_body(&self) -> Option<&str> {
         let mut paths = self.fields.iter().flat_map(FieldSelector::paths);
         paths.find(|path| !matches!(*path, "metadata.name" | "metadata.namespace"))
     }
 
-    /// Whether some objects of what is looked up may be left out.
+    /// Returns whether the query has label or field selectors.
     pub(super) fn selects(&self) -> bool {
         self.labels.is_some() || self.fields.is_some()
     }
 }
 
 impl<K: KubeObject> Query<K> {
-    /// Whether an object of this kind has such labels and fields.
-    pub(super) fn matches(&self, kind: &GroupVersionKind, object: Shown<'_, K>) -> Result<bool, DecodeError> {
-        if self.labels.as_ref().is_some_and(|labels| !labels.matches(object.meta().labels())) {
+    /// Returns whether an object of `kind` matches the label and field selectors.
+    pub(super) fn matches(
+        &self,
+        kind: &GroupVersionKind,
+        object: ViewRow<'_, K>,
+    ) -> Result<bool, DecodeError> {
+        if self
+            .labels
+            .as_ref()
+            .is_some_and(|labels| !labels.matches(object.meta().labels()))
+        {
             return Ok(false);
         }
-        let Some(fields) = &self.fields else { return Ok(true) };
+        let Some(fields) = &self.fields else {
+            return Ok(true);
+        };
         if self.field_of_body().is_none() {
             return Ok(fields.matches(|path| of_key(object.key(), path)));
         }
@@ -111,13 +152,27 @@ impl<K: KubeObject> Query<K> {
 
 impl<K> Default for Query<K> {
     fn default() -> Self {
-        Self { namespace: None, labels: None, fields: None, indexes: Vec::new(), sorted: false, limit: None }
+        Self {
+            namespace: None,
+            labels: None,
+            fields: None,
+            indexes: Vec::new(),
+            sorted: false,
+            limit: None,
+        }
     }
 }
 
 impl<K> Clone for Query<K> {
     fn clone(&self) -> Self {
-        let Self { namespace, labels, fields, indexes, sorted, limit } = self;
+        let Self {
+            namespace,
+            labels,
+            fields,
+            indexes,
+            sorted,
+            limit,
+        } = self;
         Self {
             namespace: namespace.clone(),
             labels: labels.clone(),

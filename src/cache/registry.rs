@@ -1,22 +1,23 @@
-//! The cache: its informers, and their tasks.
+//! The cache: its declared informers and their tasks.
 //!
-//! What holds: one informer for each kind and scope (see [`roster`](super::roster)); a handle is given out only of one that is in the registry, under its lock, and one
-//! is taken out of it only when it has no handle, under the same lock: so that no handle is ever left with an informer that is over while the cache runs.
-//! The exception is one that is removed by name: its handles say so.
+//! Invariant: there is one informer for each kind and scope (see [`declared`](super::declared)). A
+//! handle is created only while its informer is in the registry, and an unused informer is removed
+//! only while it has no handle. Both happen under the same lock. So no handle refers to a stopped
+//! informer while the cache runs, except after [`Cache::remove`], which such a handle reports.
 
 use super::{
     CacheError, CacheOptions, Informer, InformerReport, InformerState, Select,
-    arrivals::Arrivals,
-    erased::Informing,
-    life::{Lease, Life, Need, first},
+    crd_watch::CrdWatch,
+    declared::DeclaredInformers,
+    erased::ErasedCore,
+    informer_task::DeclaredInformer,
     metrics::Row,
     plan::Plan,
-    roster::Roster,
-    select::Said,
-    tend::Declared,
+    refcount::{InformerRef, RefCount, Requirement, race},
+    select::Declaration,
 };
 use crate::{
-    client::{Connection, Link, Requests},
+    client::{Connection, CountedClient, Requests},
     object::{KubeObject, StaticKind},
 };
 use kube_core::GroupVersionKind;
@@ -27,37 +28,37 @@ use std::{
 };
 use tokio::{runtime::Handle, sync::watch, task::JoinSet};
 
-/// Informers, and what runs them. A handle; clones share the informers. Nothing runs before [`Self::run_until`].
+/// Shared informers of one cluster. Nothing runs before [`Self::run_until`].
 ///
-/// See [the module](crate::cache) for an example.
+/// A clone is another handle of the same cache. See [the module](crate::cache) for an example.
 #[derive(Clone)]
 pub struct Cache(Arc<Shared>);
 
 struct Shared {
-    client: Link,
+    client: CountedClient,
     options: CacheOptions,
     state: Mutex<State>,
-    /// Of kinds that are not there; runs with the cache.
-    arrivals: Arrivals,
+    /// Watch of CRDs, for informers whose kind is missing. Runs with the cache.
+    crd_watch: CrdWatch,
     ended: watch::Sender<bool>,
     of_added_cluster: bool,
 }
 
 #[derive(Default)]
 struct State {
-    informers: Roster,
+    informers: DeclaredInformers,
     run: Run,
 }
 
 impl State {
-    /// Take those out that `are` to go, and tell them to end: all of them, before one is waited for.
-    fn remove(&mut self, are: impl Fn(&Declared) -> bool) -> Vec<Arc<Declared>> {
+    /// Removes the matching informers and signals them to stop.
+    fn remove(&mut self, are: impl Fn(&DeclaredInformer) -> bool) -> Vec<Arc<DeclaredInformer>> {
         let removed = self.informers.take(are);
         for declared in &removed {
-            declared.life.remove();
+            declared.refs.remove();
             if !matches!(self.run, Run::Running { .. }) {
-                // No task does.
-                declared.core.end();
+                // No task runs that would close the core.
+                declared.core.close();
             }
         }
         removed
@@ -76,60 +77,104 @@ enum Run {
 }
 
 impl Cache {
-    /// A cache of your own. Best from a `Config`: see [`Connection`]. With a ready client it only fails for options that cannot be: a selector that is none, a name
-    /// that no namespace has, namespaces for a kind of [`kinds`](CacheOptions::kinds) that has none.
+    /// Creates a cache. Prefer a `Config` over a client as the connection: see [`Connection`].
+    ///
+    /// Errors: invalid options, such as an invalid selector or namespace name, or namespaces of a
+    /// cluster-scoped kind in [`kinds`](CacheOptions::kinds); and a configuration from which no
+    /// client can be created.
     ///
     /// # Panics
-    /// If it is a configuration, and this is called outside of a tokio runtime.
-    pub fn new(connection: impl Into<Connection>, options: CacheOptions) -> Result<Self, CacheError> {
+    /// If the connection is a configuration, and there is no current tokio runtime.
+    pub fn new(
+        connection: impl Into<Connection>,
+        options: CacheOptions,
+    ) -> Result<Self, CacheError> {
         Self::build(connection.into(), options, false)
     }
 
     /// Creates the cache of a cluster that a manager runs beside its own.
     ///
     /// A controller starts without its watches if they do not sync in time.
-    pub(crate) fn of_added_cluster(connection: Connection, options: CacheOptions) -> Result<Self, CacheError> {
+    pub(crate) fn for_added_cluster(
+        connection: Connection,
+        options: CacheOptions,
+    ) -> Result<Self, CacheError> {
         Self::build(connection, options, true)
     }
 
-    fn build(connection: Connection, options: CacheOptions, of_added_cluster: bool) -> Result<Self, CacheError> {
+    fn build(
+        connection: Connection,
+        options: CacheOptions,
+        of_added_cluster: bool,
+    ) -> Result<Self, CacheError> {
         Plan::check(&options)?;
-        let client = connection.informing().map_err(CacheError::Connection)?;
-        let (state, arrivals) = (Mutex::default(), Arrivals::default());
+        let client = connection
+            .informer_client()
+            .map_err(CacheError::Connection)?;
+        let (state, crd_watch) = (Mutex::default(), CrdWatch::default());
         let ended = watch::Sender::new(false);
-        Ok(Self(Arc::new(Shared { client, options, state, arrivals, ended, of_added_cluster })))
+        Ok(Self(Arc::new(Shared {
+            client,
+            options,
+            state,
+            crd_watch,
+            ended,
+            of_added_cluster,
+        })))
     }
 
     pub(crate) fn is_of_added_cluster(&self) -> bool {
         self.0.of_added_cluster
     }
 
-    /// Declare a kind and hold on to its informer; it lives while somebody does. Starts at once in a running cache.
+    /// Declares an informer of all objects of a kind, and returns a handle.
+    ///
+    /// The informer runs as long as it has handles. In a running cache it starts at once.
     pub fn informer<K: StaticKind>(&self) -> Result<Informer<K>, CacheError> {
         self.informer_of(Select::new())
     }
 
-    /// [`Self::informer`] of a selection, or of a kind named at run time.
+    /// Declares an informer of a selection, and returns a handle.
     ///
-    /// The same kind and scope is the same informer. Who asks for a form that it cannot serve gets an error for as long as somebody uses it; one that is compact
-    /// serves all.
+    /// Declarations of the same kind and scope share one informer. A declaration whose
+    /// representation the informer cannot serve is an error while the informer is in use. A compact
+    /// informer serves all types.
     pub fn informer_of<K: KubeObject>(&self, select: Select<K>) -> Result<Informer<K>, CacheError> {
-        let need = if select.said().optional { Need::May } else { Need::Must };
-        let plan = Plan::new(select.said(), &self.0.options)?;
-        let periods = plan.periods();
+        let requirement = if select.declaration().optional {
+            Requirement::Optional
+        } else {
+            Requirement::Required
+        };
+        let plan = Plan::new(select.declaration(), &self.0.options)?;
+        let periods = plan.resync_periods();
         let mut state = self.0.state.lock();
-        let declared = self.0.declare(&mut state, select.said(), plan, need)?;
-        Ok(self.0.handle(&declared, Lease::new(&declared.life, need)).resyncing(periods))
+        let declared = self
+            .0
+            .declare(&mut state, select.declaration(), plan, requirement)?;
+        Ok(self
+            .0
+            .handle(&declared, InformerRef::new(&declared.refs, requirement))
+            .with_resync(periods))
     }
 
-    /// Of a kind, in whichever version: an object has one resource version in all of them.
-    pub(super) fn informers_of(&self, kind: &GroupVersionKind) -> Vec<Arc<Declared>> {
-        let of_kind =
-            |declared: &&Arc<Declared>| (&declared.gvk.group, &declared.gvk.kind) == (&kind.group, &kind.kind);
-        self.0.state.lock().informers.all().filter(of_kind).cloned().collect()
+    /// Returns the informers of a kind in any API version.
+    ///
+    /// An object has the same resource version in all of them.
+    pub(super) fn informers_of(&self, kind: &GroupVersionKind) -> Vec<Arc<DeclaredInformer>> {
+        let of_kind = |declared: &&Arc<DeclaredInformer>| {
+            (&declared.gvk.group, &declared.gvk.kind) == (&kind.group, &kind.kind)
+        };
+        self.0
+            .state
+            .lock()
+            .informers
+            .all()
+            .filter(of_kind)
+            .cloned()
+            .collect()
     }
 
-    pub(super) fn all_informers(&self) -> Vec<Arc<Declared>> {
+    pub(super) fn all_informers(&self) -> Vec<Arc<DeclaredInformer>> {
         self.0.declared()
     }
 
@@ -137,41 +182,63 @@ impl Cache {
         *self.0.ended.borrow()
     }
 
-    /// What [`Self::informer_of`] gives for a selection that says nothing but its kind, if it was declared; it is not held. True if a read has declared it.
+    /// Returns the informer of a plain selection of the kind, if it is declared.
+    ///
+    /// The handle does not keep the informer alive. The `bool` is set if a lazy read has declared
+    /// it.
     pub(super) fn declared<K: KubeObject>(
         &self,
         plain: &Select<K>,
         namespace: Option<&str>,
     ) -> Result<Option<(Informer<K>, bool)>, CacheError> {
-        let said = plain.said();
-        let found = self.0.state.lock().informers.find_plain(said, &self.0.options)?;
-        let Some(declared) = found else { return Ok(None) };
-        let informer = self.0.handle(&declared, Lease::uncounted(&declared.life));
-        match declared.plan.check_form(said) {
-            // As for who declares it: what nobody uses is in nobody's way.
-            Err(_) if !declared.life.is_used() => return Ok(None),
+        let declaration = plain.declaration();
+        let found = self
+            .0
+            .state
+            .lock()
+            .informers
+            .find_plain(declaration, &self.0.options)?;
+        let Some(declared) = found else {
+            return Ok(None);
+        };
+        let informer = self
+            .0
+            .handle(&declared, InformerRef::uncounted(&declared.refs));
+        match declared.plan.check_stored_type(declaration) {
+            // An unused informer of another representation would be replaced by a declaration.
+            Err(_) if !declared.refs.is_used() => return Ok(None),
             served => served?,
         }
-        informer.check_keeps(namespace)?;
-        Ok(Some((informer, declared.held.get().is_some())))
+        informer.check_namespace(namespace)?;
+        Ok(Some((informer, declared.lazy_ref.get().is_some())))
     }
 
-    /// Declare it for good.
-    pub(super) fn declare_lazily<K: KubeObject>(&self, select: &Select<K>) -> Result<(), CacheError> {
-        let plan = Plan::new(select.said(), &self.0.options)?;
-        // Who finds it finds that a read has declared it.
+    /// Declares an informer that runs until the cache is closed.
+    pub(super) fn declare_lazily<K: KubeObject>(
+        &self,
+        select: &Select<K>,
+    ) -> Result<(), CacheError> {
+        let plan = Plan::new(select.declaration(), &self.0.options)?;
+        // Set `lazy_ref` under the lock, so that other reads see it with the informer.
         let mut state = self.0.state.lock();
-        let declared = self.0.declare(&mut state, select.said(), plan, Need::Must)?;
-        declared.held.get_or_init(|| Lease::new(&declared.life, Need::Must));
+        let declared = self.0.declare(
+            &mut state,
+            select.declaration(),
+            plan,
+            Requirement::Required,
+        )?;
+        declared
+            .lazy_ref
+            .get_or_init(|| InformerRef::new(&declared.refs, Requirement::Required));
         Ok(())
     }
 
-    /// What it has asked the server for.
+    /// Returns the counters of requests to the API server.
     pub(crate) fn requests(&self) -> Requests {
         self.0.client.requests()
     }
 
-    pub(super) fn client(&self) -> &Link {
+    pub(super) fn client(&self) -> &CountedClient {
         &self.0.client
     }
 
@@ -179,23 +246,32 @@ impl Cache {
         &self.0.options
     }
 
-    /// Stop every informer of a kind and forget it, whoever uses it: for kinds that come and go by configuration. Done when none of its watches is left.
+    /// Stops and removes all informers of a kind. Returns when none of their watches is left.
     ///
-    /// Handles serve what they had, and say [`Removed`](InformerState::Removed); their [`Events`](super::Events) end, and who waits for a sync is told.
-    /// Who declares the kind again gets a new informer. Of a kind that nobody declared this does nothing. What is simply not used any more
-    /// is removed by itself: drop the handles instead.
+    /// Use it for kinds that are enabled and disabled by configuration. Unused informers stop
+    /// without it when their handles are dropped. Does nothing if the kind is not declared.
+    ///
+    /// Existing handles serve the last known objects and report
+    /// [`Removed`](InformerState::Removed). Their [`Events`](super::Events) end, and waits for a
+    /// sync return an error. A new declaration of the kind creates a new informer.
     pub async fn remove(&self, kind: &GroupVersionKind) {
-        let removed = self.0.state.lock().remove(|declared| declared.gvk == *kind && !declared.plan.scope.own);
+        let removed = self
+            .0
+            .state
+            .lock()
+            .remove(|declared| declared.gvk == *kind && !declared.plan.scope.internal);
         for declared in removed {
-            declared.core.clone().ended().await;
+            declared.core.clone().closed().await;
         }
     }
 
-    /// State and numbers of every informer, sorted by kind: for debug pages, as JSON or as they are. As metrics: [`CacheMetrics`](super::CacheMetrics).
+    /// Returns state and counters of every informer, sorted by kind, for debug pages.
+    ///
+    /// Use [`CacheMetrics`](super::CacheMetrics) for metrics.
     pub fn informers(&self) -> Vec<InformerReport> {
-        let report = |declared: &Arc<Declared>| InformerReport {
+        let report = |declared: &Arc<DeclaredInformer>| InformerReport {
             gvk: declared.gvk.clone(),
-            scope: declared.words(),
+            scope: declared.describe_scope(),
             representation: declared.plan.representation,
             state: InformerState::of(declared.core.condition()),
             stats: declared.core.stats(),
@@ -204,12 +280,12 @@ impl Cache {
         self.sorted().iter().map(report).collect()
     }
 
-    /// The same for metrics.
+    /// Returns state and counters of every informer for metrics.
     pub(super) fn rows(&self) -> Vec<Row> {
-        let row = |declared: &Arc<Declared>| Row {
+        let row = |declared: &Arc<DeclaredInformer>| Row {
             cluster: String::new(),
             gvk: declared.gvk.clone(),
-            scope: declared.words(),
+            scope: declared.describe_scope(),
             state: InformerState::of(declared.core.condition()),
             stats: declared.core.stats(),
             largest: declared.core.largest_bytes(),
@@ -217,22 +293,28 @@ impl Cache {
         self.sorted().iter().map(row).collect()
     }
 
-    fn sorted(&self) -> Vec<Arc<Declared>> {
+    fn sorted(&self) -> Vec<Arc<DeclaredInformer>> {
         let mut informers = self.0.declared();
         informers.sort_by_cached_key(|declared| {
-            let GroupVersionKind { group, version, kind } = declared.gvk.clone();
-            (kind, group, version, declared.words())
+            let GroupVersionKind {
+                group,
+                version,
+                kind,
+            } = declared.gvk.clone();
+            (kind, group, version, declared.describe_scope())
         });
         informers
     }
 
-    /// For who must not keep it alive.
+    /// Returns a weak reference to the cache.
     pub(super) fn downgrade(&self) -> WeakCache {
         self.0.weak()
     }
 
-    /// Run the informers, each in a task of its own on the runtime that this is called in, until `stop` resolves; then they all have ended. Once in a
-    /// cache's life: reads serve afterwards what they had, and [`Events`](super::Events) end.
+    /// Runs the informers until `stop` resolves. Returns when their tasks have ended.
+    ///
+    /// Each informer is a task on the current runtime. A cache runs once. After it is closed, reads
+    /// return the last known objects, and [`Events`](super::Events) end.
     pub async fn run_until(self, stop: impl Future<Output = ()> + Send) -> Result<(), CacheError> {
         let shared = &self.0;
         {
@@ -240,18 +322,21 @@ impl Cache {
             if !matches!(state.run, Run::NotYet) {
                 return Err(CacheError::AlreadyRun);
             }
-            state.run = Run::Running { runtime: Handle::current(), tasks: JoinSet::new() };
-            // Those nobody uses any more are over before they began; who waits for them is told.
-            for unused in state.informers.take(|declared| !declared.life.is_used()) {
-                unused.core.end();
+            state.run = Run::Running {
+                runtime: Handle::current(),
+                tasks: JoinSet::new(),
+            };
+            // Close unused informers, so that waiters return.
+            for unused in state.informers.take(|declared| !declared.refs.is_used()) {
+                unused.core.close();
             }
             let declared: Vec<_> = state.informers.all().cloned().collect();
             for declared in declared {
                 shared.start(&mut state, declared);
             }
         }
-        let running = Running(shared);
-        first(stop, shared.arrivals.run(&shared.client)).await;
+        let running = RunGuard(shared);
+        race(stop, shared.crd_watch.run(&shared.client)).await;
         let mut tasks = running.end();
         while tasks.join_next().await.is_some() {}
         Ok(())
@@ -259,7 +344,7 @@ impl Cache {
 }
 
 impl Shared {
-    fn declared(&self) -> Vec<Arc<Declared>> {
+    fn declared(&self) -> Vec<Arc<DeclaredInformer>> {
         self.state.lock().informers.all().cloned().collect()
     }
 
@@ -267,132 +352,147 @@ impl Shared {
         WeakCache(Arc::downgrade(self))
     }
 
-    fn handle<K>(self: &Arc<Self>, declared: &Declared, lease: Lease) -> Informer<K> {
-        Informer::new(declared.core.clone(), lease, self.weak())
+    fn handle<K>(
+        self: &Arc<Self>,
+        declared: &DeclaredInformer,
+        informer_ref: InformerRef,
+    ) -> Informer<K> {
+        Informer::new(declared.core.clone(), informer_ref, self.weak())
     }
 
-    /// The informer of this plan, made if there is none. Who holds the lock may take a lease.
+    /// Returns the informer of a plan, and creates it if it is missing.
+    ///
+    /// The caller holds the lock, and may create a handle before it releases it.
     fn declare(
         self: &Arc<Self>,
         state: &mut State,
-        said: &Said,
+        declaration: &Declaration,
         plan: Plan,
-        need: Need,
-    ) -> Result<Arc<Declared>, CacheError> {
+        requirement: Requirement,
+    ) -> Result<Arc<DeclaredInformer>, CacheError> {
         if matches!(state.run, Run::Ended) {
-            return Err(CacheError::Ended);
+            return Err(CacheError::Closed);
         }
-        let serves = plan.check_serves(said, &plan);
-        while let Some(declared) = state.informers.find(&said.gvk, &plan).cloned() {
+        let serves = plan.check_serves(declaration, &plan);
+        while let Some(declared) = state.informers.find(&declaration.gvk, &plan).cloned() {
             declared.check_namespaces(&plan)?;
-            match declared.plan.check_serves(said, &plan) {
+            match declared.plan.check_serves(declaration, &plan) {
                 Ok(()) => return Ok(declared),
-                // It is kept for who comes back, and not against who wants it otherwise. Who holds the lock knows that nobody comes back meanwhile.
-                Err(_) if serves.is_ok() && !declared.life.is_used() => {
+                // An unused informer is replaced by one that serves the declaration. The lock
+                // prevents new handles in between.
+                Err(_) if serves.is_ok() && !declared.refs.is_used() => {
                     state.remove(|other| ptr::eq(other, Arc::as_ptr(&declared)));
                 }
-                refused => refused?,
+                mismatch => mismatch?,
             }
         }
         serves?;
-        let namespaces = match plan.of_namespaces() {
-            Some((said, plan)) => {
-                let set = self.declare(state, &said, plan, need)?;
-                Some(self.handle(&set, Lease::new(&set.life, need)))
+        let namespaces = match plan.namespace_selection() {
+            Some((declaration, plan)) => {
+                let set = self.declare(state, &declaration, plan, requirement)?;
+                Some(self.handle(&set, InformerRef::new(&set.refs, requirement)))
             }
             None => None,
         };
-        let gvk = said.gvk.clone();
-        let declared = Arc::new(Declared {
+        let gvk = declaration.gvk.clone();
+        let declared = Arc::new(DeclaredInformer {
             core: plan.core(&gvk),
-            life: Life::new(gvk.clone(), plan.scope.clone()),
+            refs: RefCount::new(gvk.clone(), plan.scope.clone()),
             gvk,
             plan,
             namespaces,
-            held: OnceLock::new(),
+            lazy_ref: OnceLock::new(),
         });
         state.informers.add(declared.clone());
         self.start(state, declared.clone());
         Ok(declared)
     }
 
-    /// In a cache that runs; in another it is started with it.
-    fn start(self: &Arc<Self>, state: &mut State, declared: Arc<Declared>) {
-        let Run::Running { runtime, tasks } = &mut state.run else { return };
-        // Of those that nobody used any more.
+    /// Spawns the informer's task if the cache runs. Otherwise `run_until` spawns it.
+    fn start(self: &Arc<Self>, state: &mut State, declared: Arc<DeclaredInformer>) {
+        let Run::Running { runtime, tasks } = &mut state.run else {
+            return;
+        };
+        // Free the tasks of stopped informers.
         while tasks.try_join_next().is_some() {}
-        let (shared, ends) = (self.clone(), Ends(declared.core.clone()));
-        let tend = async move {
-            let _ends = ends;
+        let (shared, close_on_drop) = (self.clone(), CloseOnDrop(declared.core.clone()));
+        let task = async move {
+            let _guard = close_on_drop;
             let mut ended = shared.ended.subscribe();
             let ended = async { drop(ended.wait_for(|ended| *ended).await) };
             let unused = async {
                 loop {
-                    declared.life.unused_for(shared.options.idle).await;
+                    declared.refs.unused_for(shared.options.idle).await;
                     if shared.remove_unused(&declared) {
                         return;
                     }
                 }
             };
-            let over = first(declared.life.removed(), first(ended, unused));
-            // Large, and moved around before it is spawned.
-            Box::pin(declared.tend(&shared.client, &shared.arrivals, over)).await;
+            let stop = race(declared.refs.removed(), race(ended, unused));
+            // Boxed because the future is large and is moved before it is spawned.
+            Box::pin(declared.run(&shared.client, &shared.crd_watch, stop)).await;
         };
-        tasks.spawn_on(tend, runtime);
+        tasks.spawn_on(task, runtime);
     }
 
-    /// False if somebody has come to use it.
-    fn remove_unused(&self, declared: &Arc<Declared>) -> bool {
+    /// Removes an unused informer. Returns `false` if it is in use again.
+    fn remove_unused(&self, declared: &Arc<DeclaredInformer>) -> bool {
         let mut state = self.state.lock();
-        let unused = !declared.life.is_used();
+        let unused = !declared.refs.is_used();
         if unused {
-            // Not one that was declared after this one was removed.
-            state.informers.take(|other| ptr::eq(other, Arc::as_ptr(declared)));
+            // Compared by address: an informer of the same kind may have been declared since.
+            state
+                .informers
+                .take(|other| ptr::eq(other, Arc::as_ptr(declared)));
         }
         unused
     }
 }
 
-/// Of a cache that never ran no task ends the informers; who waits for them is told.
+/// Closes the informers of a cache that never ran, so that waiters return.
 impl Drop for Shared {
     fn drop(&mut self) {
         for declared in self.state.get_mut().informers.all() {
-            declared.core.end();
+            declared.core.close();
         }
     }
 }
 
-/// Ends an informer with its task, also if that is dropped before the time.
-struct Ends(Arc<dyn Informing>);
+/// Closes an informer when its task ends or is dropped.
+struct CloseOnDrop(Arc<dyn ErasedCore>);
 
-impl Drop for Ends {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.close();
     }
 }
 
-/// A cache that runs. Dropped, it has ended, also if what runs it was dropped before the time.
-struct Running<'a>(&'a Shared);
+/// Closes the cache when `run_until` ends or is dropped.
+struct RunGuard<'a>(&'a Shared);
 
-impl Running<'_> {
-    /// Tell everybody; gives what is still running.
+impl RunGuard<'_> {
+    /// Signals all tasks to stop, and returns them.
     fn end(&self) -> JoinSet<()> {
         let run = std::mem::replace(&mut self.0.state.lock().run, Run::Ended);
         self.0.ended.send_replace(true);
-        if let Run::Running { tasks, .. } = run { tasks } else { JoinSet::new() }
-    }
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        drop(self.end());
-        for declared in self.0.declared() {
-            declared.core.end();
+        if let Run::Running { tasks, .. } = run {
+            tasks
+        } else {
+            JoinSet::new()
         }
     }
 }
 
-/// The same cache.
+impl Drop for RunGuard<'_> {
+    fn drop(&mut self) {
+        drop(self.end());
+        for declared in self.0.declared() {
+            declared.core.close();
+        }
+    }
+}
+
+/// Compares by identity.
 impl PartialEq for Cache {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -400,7 +500,7 @@ impl PartialEq for Cache {
 }
 impl Eq for Cache {}
 
-/// A cache that may be gone.
+/// Reference to a cache that does not keep it alive.
 #[derive(Clone, Default)]
 pub(super) struct WeakCache(Weak<Shared>);
 
@@ -418,6 +518,8 @@ impl fmt::Debug for WeakCache {
 
 impl fmt::Debug for Cache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cache").field("informers", &self.0.state.lock().informers.all().count()).finish_non_exhaustive()
+        f.debug_struct("Cache")
+            .field("informers", &self.0.state.lock().informers.all().count())
+            .finish_non_exhaustive()
     }
 }

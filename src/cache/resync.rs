@@ -1,17 +1,18 @@
-//! When to tell a handler of objects again.
+//! Timers of periodic resyncs.
 //!
-//! Each user has timers of its own, as wide as it asked for, one for each period that some namespace has: users of one informer need not agree, and who does not ask is
-//! not disturbed. The server has no part in it.
+//! Each subscription has its own timers, one for each period that is set for some namespace, so
+//! that subscriptions of one informer can have different periods. A resync sends no request to the
+//! API server.
 
 use crate::object::ByNamespace;
 use rand::RngExt;
 use std::{collections::BTreeSet, pin::Pin, sync::Arc, task::Context, time::Duration};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// What is longer is as good as never, and may be more than the clock can count.
-const LONGEST: Duration = Duration::from_hours(24 * 365);
+/// Upper limit of a period, so that `Instant` does not overflow.
+const MAX_PERIOD: Duration = Duration::from_hours(24 * 365);
 
-/// How often objects are told again, by where they are; never if that is zero.
+/// Resync periods by namespace. Zero disables the resync.
 pub(super) type Periods = Arc<ByNamespace<Duration>>;
 
 pub(super) struct Resync {
@@ -19,33 +20,44 @@ pub(super) struct Resync {
     timers: Vec<Timer>,
 }
 
-/// Rings once in a period, sooner or later by up to a tenth, so that not all handlers have all their work at once.
+/// Timer of one period, with 10 % jitter to spread the resyncs of handlers.
 struct Timer {
     period: Duration,
-    /// Begins with the first look at it.
+    /// Next resync. Created by the first poll.
     next: Option<Pin<Box<Sleep>>>,
 }
 
 impl Resync {
-    pub(super) fn every(periods: Periods) -> Self {
-        let each: BTreeSet<_> = periods.iter().copied().filter(|period| !period.is_zero()).collect();
-        let timers = each.into_iter().map(|period| Timer { period, next: None }).collect();
+    pub(super) fn new(periods: Periods) -> Self {
+        let each: BTreeSet<_> = periods
+            .iter()
+            .copied()
+            .filter(|period| !period.is_zero())
+            .collect();
+        let timers = each
+            .into_iter()
+            .map(|period| Timer { period, next: None })
+            .collect();
         Self { periods, timers }
     }
 
-    /// The periods that are over. Who was told of none is woken.
-    pub(super) fn poll_rung(&mut self, cx: &mut Context<'_>) -> impl Iterator<Item = Duration> {
-        self.timers.iter_mut().filter_map(|timer| timer.poll_rung(cx).then_some(timer.period))
+    /// Returns the periods that have elapsed, and registers the waker for the others.
+    pub(super) fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> impl Iterator<Item = Duration> {
+        self.timers
+            .iter_mut()
+            .filter_map(|timer| timer.poll_elapsed(cx).then_some(timer.period))
     }
 }
 
 impl Timer {
-    fn poll_rung(&mut self, cx: &mut Context<'_>) -> bool {
-        let period = self.period.min(LONGEST);
-        let wait = period.mul_f64(rand::rng().random_range(0.9..1.1)).max(Duration::from_millis(1));
+    fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> bool {
+        let period = self.period.min(MAX_PERIOD);
+        let wait = period
+            .mul_f64(rand::rng().random_range(0.9..1.1))
+            .max(Duration::from_millis(1));
         let next = self.next.get_or_insert_with(|| Box::pin(sleep(wait)));
         let mut rung = false;
-        // It is polled until it waits, so that it wakes.
+        // Poll until pending, so that the waker is registered.
         while next.as_mut().poll(cx).is_ready() {
             rung = true;
             next.as_mut().reset(Instant::now() + wait);

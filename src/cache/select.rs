@@ -1,45 +1,49 @@
-//! What to keep in memory, and how: what an informer is declared with.
+//! Declarations of informers: kind, scope, representation and settings.
 
 use super::{
     Namespaces,
     core::Core,
-    erased::Informing,
+    erased::ErasedCore,
     namespaces::Selectors,
     scope::{Layer, Scope},
     settings::Settings,
 };
-use crate::object::{AnyKind, Decoder, KubeObject, Metadata, StaticKind, Transform};
+use crate::object::{AnyKind, Decoder, KubeObject, LabelQuery, Metadata, StaticKind, Transform};
 use kube_core::{ApiResource, DynamicObject, GroupVersionKind};
 use serde::Serialize;
 use std::{any::TypeId, fmt, marker::PhantomData, sync::Arc, time::Duration};
 
-/// Which objects of which kind to keep, and in what form. What is not said is as [`CacheOptions`](super::CacheOptions) say: for the kind, then for
-/// everything.
+/// Selection of objects of one kind, and their representation in memory.
 ///
-/// Kind, namespaces and selectors together name an informer: who declares the same gets the same one, in whatever form; of a kind that has no namespaces, kind
-/// and selectors do. Selectors are the server's work: what they leave out is neither sent nor kept.
+/// Unset parts are taken from [`CacheOptions`](super::CacheOptions): from the entry of the kind,
+/// then from the defaults of all kinds.
+///
+/// Kind, namespaces and selectors identify an informer. Declarations that agree in these share one
+/// informer, in any representation that it serves. For a cluster-scoped kind the namespaces do not
+/// count. The API server evaluates the selectors, so objects that do not match are neither sent nor
+/// stored.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::Secret;
 /// use steersman::{cache::{Namespaces, Select}, object::Metadata};
 ///
-/// // Every secret's name, labels and owners; of one team's secrets all, but packed until somebody reads them.
+/// // The metadata of all secrets, and the whole secrets of one team, decoded when read.
 /// let all = Select::<Metadata<Secret>>::new();
-/// let ours = Select::<Secret>::new().namespaces(Namespaces::These(vec!["shop".into()])).labels("team=web").compact();
+/// let ours = Select::<Secret>::new().namespaces(Namespaces::List(vec!["shop".into()])).labels("team=web").compact();
 /// ```
 #[must_use = "declare it with `Cache::informer_of`, or in `CacheOptions::kinds`"]
 pub struct Select<K> {
-    said: Said,
+    declaration: Declaration,
     kind: PhantomData<fn() -> K>,
 }
 
-/// A selection, whatever its kind: what was said, and no more.
+/// Untyped selection, before defaults are applied.
 #[derive(Clone, Debug)]
-pub(super) struct Said {
+pub(super) struct Declaration {
     pub(super) gvk: GroupVersionKind,
-    /// Of a type; others are looked for on the server.
+    /// Resource that the Rust type declares. `None` if discovery has to find it.
     pub(super) resource: Option<Resource>,
-    pub(super) form: Form,
+    pub(super) stored_type: StoredType,
     pub(super) representation: Option<Representation>,
     pub(super) namespaces: Option<Namespaces>,
     pub(super) selectors: Selectors,
@@ -48,49 +52,67 @@ pub(super) struct Said {
     pub(super) optional: bool,
 }
 
-impl Said {
+impl Declaration {
     pub(super) fn representation(&self) -> Representation {
-        self.representation.unwrap_or(self.form.representation)
+        self.representation
+            .unwrap_or(self.stored_type.representation)
     }
 
     pub(super) fn layer(&self) -> Layer<'_> {
-        Layer { namespaces: self.namespaces.as_ref(), selectors: &self.selectors, settings: &self.settings }
+        Layer {
+            namespaces: self.namespaces.as_ref(),
+            selectors: &self.selectors,
+            settings: &self.settings,
+        }
     }
 }
 
-/// A type that objects can be kept as.
+/// Rust type in which objects can be stored.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Form {
+pub(super) struct StoredType {
     pub(super) id: TypeId,
-    /// Unless another one is said.
+    /// Representation if the selection does not set one.
     representation: Representation,
-    pub(super) core: fn(Decoder) -> Arc<dyn Informing>,
+    pub(super) core: fn(Decoder) -> Arc<dyn ErasedCore>,
 }
 
-impl Form {
+impl StoredType {
     fn of<K: KubeObject>() -> Self {
-        let representation = if K::metadata_api() { Representation::Metadata } else { Representation::Typed };
-        Self { id: TypeId::of::<K>(), representation, core: |decoder| Arc::new(Core::<K>::new(decoder)) }
+        let representation = if K::metadata_api() {
+            Representation::Metadata
+        } else {
+            Representation::Typed
+        };
+        Self {
+            id: TypeId::of::<K>(),
+            representation,
+            core: |decoder| Arc::new(Core::<K>::new(decoder)),
+        }
     }
 }
 
-/// Where a kind is on the server.
+/// Resource of a kind on the API server.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Resource {
     pub(super) api: ApiResource,
     pub(super) namespaced: bool,
 }
 
-/// How an informer keeps objects.
+/// Representation of the objects of an informer in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Representation {
-    /// Decoded: the default for a typed kind. Reads share what is there. Serves the type and its metadata.
+    /// Decoded objects, shared by all reads. The default of a typed kind.
+    ///
+    /// Serves reads of the type and of its metadata.
     Typed,
-    /// Bytes and metadata, decoded when read: a fraction of the memory, and serves typed, dynamic and metadata reads. The only one for dynamic objects.
+    /// Encoded objects and their metadata, decoded when read.
+    ///
+    /// Takes a fraction of the memory, and serves typed, dynamic and metadata reads. The only
+    /// representation of dynamic objects.
     Compact,
-    /// Nothing but metadata, nor is anything else sent. Chosen by the kind [`Metadata`].
+    /// Metadata only. The API server sends nothing else. Chosen by the kind [`Metadata`].
     Metadata,
 }
 
@@ -105,103 +127,137 @@ impl fmt::Display for Representation {
 }
 
 impl<K: StaticKind> Select<K> {
-    /// All objects of a kind that its type names, in the form that the type says: [`Metadata`] only as metadata.
+    /// Selects all objects of the kind that the type declares.
+    ///
+    /// The representation is that of the type: [`Metadata`] is stored as metadata only.
     #[expect(clippy::new_without_default, reason = "a default says nothing here")]
     pub fn new() -> Self {
-        let resource = Resource { api: ApiResource::erase::<K>(&()), namespaced: K::NAMESPACED };
+        let resource = Resource {
+            api: ApiResource::erase::<K>(&()),
+            namespaced: K::NAMESPACED,
+        };
         Self::of(K::static_gvk(), Some(resource))
     }
 }
 
 impl Select<DynamicObject> {
-    /// A kind named at run time; its resource and scope are discovered when the informer starts, never guessed. Kept compact.
+    /// Selects all objects of a kind that is known at run time only.
+    ///
+    /// Discovery finds resource and scope when the informer starts. The representation is compact.
     pub fn dynamic(kind: GroupVersionKind) -> Self {
         Self::of(kind, None).compact()
     }
 }
 
 impl Select<Metadata> {
-    /// Only the metadata of a kind named at run time.
+    /// Selects the metadata of a kind that is known at run time only.
     pub fn dynamic_metadata(kind: GroupVersionKind) -> Self {
         Self::of(kind, None)
     }
 }
 
 impl<K: KubeObject> Select<K> {
-    /// Keep objects packed instead of decoded: a fraction of the memory, and every form of read is served, at the price of decoding each object that is read.
-    pub fn compact(mut self) -> Self {
-        self.said.representation = Some(Representation::Compact);
-        self
-    }
-
-    /// In these namespaces instead of the cache's. A kind that has none can only be selected as a whole: anything else is an error, or, of a kind that is named at run
-    /// time, keeps its informer [`Degraded`](super::InformerState::Degraded) once the server has said so.
-    pub fn namespaces(mut self, namespaces: Namespaces) -> Self {
-        self.said.namespaces = Some(namespaces);
-        self
-    }
-
-    /// Only objects with such labels, as in `kubectl -l`; checked when the informer is declared. An empty one selects everything, whatever the cache's
-    /// default is.
-    pub fn labels(mut self, selector: &str) -> Self {
-        self.said.selectors.labels = Some(selector.into());
-        self
-    }
-
-    /// Only objects with such fields, as in `kubectl --field-selector`; everything with an empty one. What a kind can be selected by is known to the
-    /// server alone: until it agrees, reads fail with what it says.
-    pub fn fields(mut self, selector: &str) -> Self {
-        self.said.selectors.fields = Some(selector.into());
-        self
-    }
-
-    /// Objects in a page, where the server cannot stream lists; 500 by default, 0 for all at once. Whoever declares the informer first decides.
-    pub fn page_size(mut self, objects: u32) -> Self {
-        self.said.settings.page_size = Some(objects);
-        self
-    }
-
-    /// Tell of every object again once in so long, more or less by a tenth, as an update whose `old` is its `new`; zero for never, which is the cache's default.
-    /// The server is not asked. It is for the events of this declaration's handles: each user of one informer has a period of its own.
+    /// Stores objects encoded instead of decoded.
     ///
-    /// A resync makes up for what a handler has missed or forgotten: it hides mistakes, and is better used for what time itself changes.
+    /// Takes a fraction of the memory and serves every type of read, but decodes each object that
+    /// is read.
+    pub fn compact(mut self) -> Self {
+        self.declaration.representation = Some(Representation::Compact);
+        self
+    }
+
+    /// Selects namespaces. Default: those of the cache.
+    ///
+    /// Selecting namespaces of a cluster-scoped kind is an error. If the kind is known at run time
+    /// only, its informer is [`Degraded`](super::InformerState::Degraded) once discovery reports
+    /// its scope.
+    pub fn namespaces(mut self, namespaces: Namespaces) -> Self {
+        self.declaration.namespaces = Some(namespaces);
+        self
+    }
+
+    /// Selects objects by labels, as in `kubectl -l`. Default: the selector of the cache.
+    ///
+    /// The selector is checked when the informer is declared. An empty selector selects all
+    /// objects.
+    pub fn labels(mut self, selector: impl Into<LabelQuery>) -> Self {
+        self.declaration.selectors.labels = Some(selector.into().0);
+        self
+    }
+
+    /// Selects objects by fields, as in `kubectl --field-selector`. Default: that of the cache.
+    ///
+    /// An empty selector selects all objects. Only the API server knows which fields a kind
+    /// supports. If it rejects the selector, reads fail with its message.
+    pub fn fields(mut self, selector: &str) -> Self {
+        self.declaration.selectors.fields = Some(selector.into());
+        self
+    }
+
+    /// Sets the objects per page of a list that the API server cannot stream. Default: 500.
+    ///
+    /// 0 disables paging. The first declaration of an informer decides.
+    pub fn page_size(mut self, objects: u32) -> Self {
+        self.declaration.settings.page_size = Some(objects);
+        self
+    }
+
+    /// Reports every object again once per period, as an update. Default: that of the cache.
+    ///
+    /// `old` and `new` of such an update are equal. The period varies by 10 %. Zero disables the
+    /// resync. No request is sent to the API server. The period applies to the events of this
+    /// declaration's handles only: declarations of one informer can have different periods.
+    ///
+    /// A resync makes up for events that a handler has dropped, so it can hide bugs. Prefer it for
+    /// work that depends on time.
     pub fn resync(mut self, period: Duration) -> Self {
-        self.said.settings.resync = Some(period);
+        self.declaration.settings.resync = Some(period);
         self
     }
 
-    /// Keep `metadata.managedFields`, which is left out otherwise: it is often half of an object, and hardly anybody reads it.
+    /// Stores `metadata.managedFields`. Default: dropped, because they are often half of an object.
     pub fn managed_fields(mut self) -> Self {
-        self.said.managed_fields = true;
+        self.declaration.managed_fields = true;
         self
     }
 
-    /// A manager or a controller starts without it: for a kind that may be installed later, or that it may not read. It waits only until that is known: for the first
-    /// list, the server's word that there is no such kind, or its refusal; at most for the sync timeout, and no longer. It is of this declaration: others of the same
-    /// informer may need it, and in [`CacheOptions::kinds`](super::CacheOptions::kinds) it says nothing.
+    /// Lets managers and controllers start without this informer. Default: required.
+    ///
+    /// Use it for a kind that may be installed later, or that the program may not be allowed to
+    /// read. The start waits until the first list has completed, the API server reports that the
+    /// kind is missing, or it rejects the list; at most for the sync timeout. Applies to this
+    /// declaration only. Other declarations of the same informer may require it. Has no effect in
+    /// [`CacheOptions::kinds`](super::CacheOptions::kinds).
     pub fn optional(mut self) -> Self {
-        self.said.optional = true;
+        self.declaration.optional = true;
         self
     }
 
     pub(crate) fn is_optional(&self) -> bool {
-        self.said.optional
+        self.declaration.optional
     }
 
-    /// Change objects before they are stored, mostly to drop what nobody reads.
+    /// Changes objects before they are stored, mostly to drop unused fields. Default: none.
     ///
-    /// It sees each object once for each of its versions, and must do the same to the same one. Name, namespace, uid, resource version, the time of
-    /// deletion and the finalizers cannot be changed: they are put back. An object that it panics on is left out, and counted as one that does not fit the type.
+    /// The function is called once for each version of an object, and must be deterministic. Name,
+    /// namespace, uid, resource version, deletion timestamp and finalizers are restored after the
+    /// call. An object on which it panics counts as one that does not decode.
     ///
-    /// Typed objects and metadata are changed in place. Compact ones are decoded, changed and written again, each time one comes: that costs what decoding
-    /// all of them does, and what the type does not know is dropped too. A [`Metadata`] kind leaves bodies as they came.
+    /// Typed objects and metadata are changed in place. A compact object is decoded, changed and
+    /// encoded each time it is received, which costs as much as decoding, and drops fields that the
+    /// type does not have. A transform of a [`Metadata`] kind leaves the body unchanged.
     ///
-    /// An object that is read here is not the one that the server has. Who writes it back with [`update`](crate::client::Client::update), or a list of it with
-    /// [`patch_from`](crate::client::Client::patch_from), takes away on the server what was dropped here: read it with `client.live()` for that.
-    /// [`create_or_patch`](crate::client::Client::create_or_patch) and [`create_or_update`](crate::client::Client::create_or_update) do so themselves.
+    /// A cached object then differs from the object on the API server. Writing it back with
+    /// [`update`](crate::client::Client::update), or a list of it with
+    /// [`patch_from`](crate::client::Client::patch_from), removes the dropped fields on the API
+    /// server. Read the object with `client.live()` in this case.
+    /// [`create_or_patch`](crate::client::Client::create_or_patch) and
+    /// [`create_or_update`](crate::client::Client::create_or_update) do so themselves.
     ///
-    /// An informer has one transform, or one for each [namespace](super::InNamespace::transform): who declares it with another one, which is one that is not a
-    /// clone of it, gets an error; who says none joins.
+    /// An informer has one transform, or one for each
+    /// [namespace](super::NamespaceScope::transform). A declaration with another transform is an
+    /// error; only clones of a transform are equal. A declaration without a transform shares the
+    /// informer.
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::Secret;
@@ -214,11 +270,11 @@ impl<K: KubeObject> Select<K> {
     /// });
     /// ```
     pub fn transform(mut self, change: impl Fn(&mut K) + Send + Sync + 'static) -> Self {
-        self.said.settings.transform = Some(Transform::new(change));
+        self.declaration.settings.transform = Some(Transform::new(change));
         self
     }
 
-    /// All objects of a kind, as the type declares them, whether it names the kind or not.
+    /// Selects all objects of `kind`, for types with and without a static kind.
     pub(crate) fn all(kind: GroupVersionKind) -> Self {
         let resource = K::static_resource().map(|(api, namespaced)| Resource { api, namespaced });
         let compact = resource.is_none() && !K::metadata_api();
@@ -227,10 +283,10 @@ impl<K: KubeObject> Select<K> {
     }
 
     fn of(gvk: GroupVersionKind, resource: Option<Resource>) -> Self {
-        let said = Said {
+        let declaration = Declaration {
             gvk,
             resource,
-            form: Form::of::<K>(),
+            stored_type: StoredType::of::<K>(),
             representation: None,
             namespaces: None,
             selectors: Selectors::default(),
@@ -238,45 +294,64 @@ impl<K: KubeObject> Select<K> {
             managed_fields: false,
             optional: false,
         };
-        Self { said, kind: PhantomData }
+        Self {
+            declaration,
+            kind: PhantomData,
+        }
     }
 }
 
 impl<K> Select<K> {
     pub(crate) fn gvk(&self) -> &GroupVersionKind {
-        &self.said.gvk
+        &self.declaration.gvk
     }
 
-    /// For people: the kind, and what is said of its scope here.
-    pub(crate) fn words(&self) -> String {
-        let Said { gvk, resource, .. } = &self.said;
-        let kind = if resource.is_some() { gvk.kind.clone() } else { format!("{}, {}", gvk.api_version(), gvk.kind) };
-        // What cannot be selected has no words: who declares it is told.
-        let scope = Scope::of(&gvk.kind, &[self.said.layer()]).map(|scope| scope.to_string()).unwrap_or_default();
-        if scope.is_empty() { kind } else { format!("{kind} {scope}") }
+    /// Returns kind and scope as text for logs and reports.
+    pub(crate) fn describe(&self) -> String {
+        let Declaration { gvk, resource, .. } = &self.declaration;
+        let kind = if resource.is_some() {
+            gvk.kind.clone()
+        } else {
+            format!("{}, {}", gvk.api_version(), gvk.kind)
+        };
+        // An invalid scope has no text. Its declaration returns the error.
+        let scope = Scope::of(&gvk.kind, &[self.declaration.layer()])
+            .map(|scope| scope.to_string())
+            .unwrap_or_default();
+        if scope.is_empty() {
+            kind
+        } else {
+            format!("{kind} {scope}")
+        }
     }
 
-    pub(super) fn said(&self) -> &Said {
-        &self.said
+    pub(super) fn declaration(&self) -> &Declaration {
+        &self.declaration
     }
 }
 
-/// For [`CacheOptions::kinds`](super::CacheOptions::kinds).
+/// Erases the type, for [`CacheOptions::kinds`](super::CacheOptions::kinds).
 impl<K: KubeObject> From<Select<K>> for Select<AnyKind> {
     fn from(select: Select<K>) -> Self {
-        Self { said: select.said, kind: PhantomData }
+        Self {
+            declaration: select.declaration,
+            kind: PhantomData,
+        }
     }
 }
 
 impl<K> Clone for Select<K> {
     fn clone(&self) -> Self {
-        Self { said: self.said.clone(), kind: PhantomData }
+        Self {
+            declaration: self.declaration.clone(),
+            kind: PhantomData,
+        }
     }
 }
 
 impl<K> fmt::Debug for Select<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.said.fmt(f)
+        self.declaration.fmt(f)
     }
 }
 
@@ -286,22 +361,42 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
 
     #[test]
-    fn the_form_is_the_types_unless_it_is_said() {
+    fn the_default_representation_is_that_of_the_type() {
         let gvk = || GroupVersionKind::gvk("", "v1", "Pod");
-        assert_eq!(Select::<Pod>::new().said.representation(), Representation::Typed);
-        assert_eq!(Select::<Pod>::new().compact().said.representation(), Representation::Compact);
-        assert_eq!(Select::<Metadata<Pod>>::new().said.representation(), Representation::Metadata);
-        assert_eq!(Select::dynamic(gvk()).said.representation(), Representation::Compact);
-        assert_eq!(Select::dynamic_metadata(gvk()).said.representation(), Representation::Metadata);
+        assert_eq!(
+            Select::<Pod>::new().declaration.representation(),
+            Representation::Typed
+        );
+        assert_eq!(
+            Select::<Pod>::new().compact().declaration.representation(),
+            Representation::Compact
+        );
+        assert_eq!(
+            Select::<Metadata<Pod>>::new().declaration.representation(),
+            Representation::Metadata
+        );
+        assert_eq!(
+            Select::dynamic(gvk()).declaration.representation(),
+            Representation::Compact
+        );
+        assert_eq!(
+            Select::dynamic_metadata(gvk()).declaration.representation(),
+            Representation::Metadata
+        );
     }
 
     #[test]
-    fn words_name_the_kind_and_what_it_is_narrowed_to() {
-        assert_eq!(Select::<Pod>::new().words(), "Pod");
-        assert_eq!(Select::<Metadata<Pod>>::new().words(), "Pod");
-        assert_eq!(Select::dynamic(GroupVersionKind::gvk("apps", "v1", "Deployment")).words(), "apps/v1, Deployment");
-        let narrow = Select::<Pod>::new().namespaces(Namespaces::These(vec!["shop".into()])).labels("app=web");
-        assert_eq!(narrow.words(), "Pod in shop, labelled app=web");
-        assert_eq!(Select::<Pod>::new().labels("= =").words(), "Pod");
+    fn describe_names_kind_and_scope() {
+        assert_eq!(Select::<Pod>::new().describe(), "Pod");
+        assert_eq!(Select::<Metadata<Pod>>::new().describe(), "Pod");
+        assert_eq!(
+            Select::dynamic(GroupVersionKind::gvk("apps", "v1", "Deployment")).describe(),
+            "apps/v1, Deployment"
+        );
+        let narrow = Select::<Pod>::new()
+            .namespaces(Namespaces::List(vec!["shop".into()]))
+            .labels("app=web");
+        assert_eq!(narrow.describe(), "Pod in shop, labelled app=web");
+        assert_eq!(Select::<Pod>::new().labels("= =").describe(), "Pod");
     }
 }

@@ -1,49 +1,58 @@
-//! How objects are kept, beside which: what may be said of a namespace, of a kind and of everything, and need not be the same for all who use an informer.
+//! Settings of a namespace, a kind or all kinds that do not identify an informer.
 //!
-//! Who counts before whom is as for [`scope`](super::scope).
+//! The priorities are those of [`scope`](super::scope).
 
 use super::{
     Namespaces,
-    namespaces::InNamespace,
+    namespaces::NamespaceScope,
     scope::{Layer, namespaces},
 };
 use crate::object::{ByNamespace, Transform};
 use std::time::Duration;
 
-/// As they are said, where `None` leaves it to others; or as they were made out.
+/// Transform, resync period and page size. `None` inherits the value from the next layer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Settings {
     pub(super) transform: Option<Transform>,
-    /// Zero for never.
+    /// Resync period. Zero disables the resync.
     pub(super) resync: Option<Duration>,
     pub(super) page_size: Option<u32>,
 }
 
 impl Settings {
-    /// Each by itself: that of the first who says it.
-    fn first_said<'a>(said: impl Iterator<Item = &'a Self> + Clone) -> Self {
+    /// Takes each setting from the first layer that has it.
+    fn first_set<'a>(layers: impl Iterator<Item = &'a Self> + Clone) -> Self {
         Self {
-            transform: said.clone().find_map(|said| said.transform.clone()),
-            resync: said.clone().find_map(|said| said.resync),
-            page_size: said.clone().find_map(|said| said.page_size),
+            transform: layers.clone().find_map(|layers| layers.transform.clone()),
+            resync: layers.clone().find_map(|layers| layers.resync),
+            page_size: layers.clone().find_map(|layers| layers.page_size),
         }
     }
 
-    pub(super) fn made_out(layers: &[Layer<'_>]) -> ByNamespace<Self> {
+    pub(super) fn resolve(layers: &[Layer<'_>]) -> ByNamespace<Self> {
         let of = |namespace: Option<&str>| {
-            Self::first_said(layers.iter().flat_map(|layer| {
-                let here = layer.of(namespace).map(|one| &one.settings);
+            Self::first_set(layers.iter().flat_map(|layer| {
+                let here = layer.of(namespace).map(|entry| &entry.settings);
                 here.into_iter().chain([layer.settings])
             }))
         };
-        let whole = Self::first_said(layers.iter().map(|layer| layer.settings));
-        let (these, others): (Vec<&InNamespace>, _) = match namespaces(layers) {
+        let whole = Self::first_set(layers.iter().map(|layer| layer.settings));
+        let (these, others): (Vec<&NamespaceScope>, _) = match namespaces(layers) {
             Namespaces::All => return whole.into(),
-            Namespaces::These(these) => (these.iter().collect(), of(None)),
-            Namespaces::Labelled(_) => (layers.iter().flat_map(|layer| layer.these()).collect(), whole.clone()),
+            Namespaces::List(these) => (these.iter().collect(), of(None)),
+            Namespaces::Labelled(_) => (
+                layers.iter().flat_map(|layer| layer.listed()).collect(),
+                whole.clone(),
+            ),
         };
-        let named = these.iter().filter_map(|one| one.name.as_deref());
-        let named = named.map(|name| (name.to_owned(), of(Some(name)))).filter(|(_, one)| *one != others);
-        ByNamespace { named: named.collect(), others, whole }
+        let named = these.iter().filter_map(|entry| entry.name.as_deref());
+        let named = named
+            .map(|name| (name.to_owned(), of(Some(name))))
+            .filter(|(_, entry)| *entry != others);
+        ByNamespace {
+            named: named.collect(),
+            others,
+            cluster_scoped: whole,
+        }
     }
 }

@@ -1,9 +1,11 @@
-//! What an informer counts, and what it says of itself.
+//! Counters and reports of an informer.
 //!
-//! Counting is cheap enough for every event, and reading it costs no walk over objects: a page of all informers can be asked for at any time. Only
-//! [`InformerReport::largest`] looks at every object's size, which was told when it came.
+//! Counting is cheap enough for every event. Reading the counters does not iterate over the
+//! objects, so reports of all informers can be requested at any time. Only
+//! [`InformerReport::largest`] looks at the size of every object, which is recorded when the object
+//! is received.
 
-use super::{InformerState, OwnWrites, Representation};
+use super::{CacheError, InformerState, OwnWrites, Representation};
 use crate::object::{DecodeError, Meta, ObjectKey};
 use hashbrown::HashMap;
 use k8s_openapi::jiff::Timestamp;
@@ -17,142 +19,173 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Over how long events per second are told.
+/// Window of the average in [`InformerStats::events_per_second`].
 const WINDOW: Duration = Duration::from_mins(1);
 
-/// How many of the largest objects are told.
-pub(super) const LARGEST: usize = 5;
+/// Number of objects in [`InformerReport::largest`].
+pub(super) const LARGEST_OBJECTS: usize = 5;
 
-/// How many objects that readers could not read are remembered.
-const MISFITS: usize = 1024;
+/// Maximum number of objects that are known not to decode as the type of a reader.
+const MAX_DECODE_FAILURES: usize = 1024;
 
-/// One informer, for debug pages: made by [`Cache::informers`](super::Cache::informers). It serialises to a page that can be read.
+/// Report on one informer, for debug pages.
+///
+/// Returned by [`Cache::informers`](super::Cache::informers). Serializes to readable JSON.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct InformerReport {
-    /// The kind of its objects.
+    /// Kind of the objects.
     #[serde(flatten)]
     pub gvk: GroupVersionKind,
-    /// Which of them it keeps, in words; empty if it is all of them.
+    /// Scope of the informer as text. Empty for all objects of the kind.
     pub scope: String,
-    /// In what form.
+    /// Representation of the objects in memory.
     pub representation: Representation,
-    /// How it is.
+    /// Current state of the informer.
     #[serde(flatten)]
     pub state: InformerState,
-    /// What is in it, and what has happened.
+    /// Counters of the informer.
     #[serde(flatten)]
     pub stats: InformerStats,
-    /// The objects that take the most memory, the largest first.
+    /// Objects that take the most memory, the largest first.
     pub largest: Vec<ObjectSize>,
 }
 
-/// What is in an informer, and what has happened.
+/// Counters of an informer.
 ///
-/// How far behind the server it is cannot be known: events do not say when they happened. What can be known is how long the server has said nothing,
-/// [`since_heard`](Self::since_heard), and how far each handler is behind the informer, [`handlers`](Self::handlers).
+/// The lag behind the API server is unknown, because watch events have no timestamp. Use
+/// [`since_heard`](Self::since_heard) for the time since the last message of the API server, and
+/// [`handlers`](Self::handlers) for the lag of each handler behind the informer.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct InformerStats {
-    /// How many there are.
+    /// Number of objects in memory.
     pub objects: usize,
-    /// About how much memory they take, without what readers hold. What is kept compact or as metadata is counted; of typed objects some are measured
-    /// and the others taken for as large as their messages say.
+    /// Approximate memory of the objects, without copies that readers hold.
+    ///
+    /// Compact objects and metadata are measured. Of typed objects a sample is measured, and the
+    /// size of the others is estimated from their JSON.
     pub approximate_bytes: u64,
-    /// Changes so far, those of the first list included.
+    /// Number of changes, including the objects of the first list.
     pub events: u64,
-    /// Changes a second, of about the last minute.
+    /// Changes per second, averaged over about the last minute.
     pub events_per_second: f64,
-    /// How long ago something last changed.
+    /// Time since the last change.
     #[serde(serialize_with = "seconds")]
     pub since_last_event: Option<Duration>,
-    /// How long ago the server last said something: an event, a bookmark, a list, or that it watches. It says something every minute or so where all is
-    /// well. Of several namespaces it is the one that was heard of longest ago.
+    /// Time since the last message of the API server.
+    ///
+    /// Messages are events, bookmarks, lists and responses to watch requests. A healthy API server
+    /// sends a bookmark about every minute. With several namespaces this is the longest of their
+    /// times.
     #[serde(serialize_with = "seconds")]
     pub since_heard: Option<Duration>,
-    /// Lists after the first one: each is a gap in what the server could tell, or a watch that it refused with 504 twice in a row.
+    /// Number of lists after the first one.
+    ///
+    /// A relist follows a gap in the watch, or a watch request that failed twice in a row with 504.
     pub relists: u64,
-    /// Watches after the first one. Servers end one after some minutes.
+    /// Number of watches after the first one. API servers end a watch after some minutes.
     pub watch_restarts: u64,
     /// Number of objects whose current version does not decode.
     ///
     /// `get` returns [`Undecodable`](super::CacheError::Undecodable) for each of them. Lists and
     /// views contain the last version that decoded, or omit the object if no version did.
-    pub undecoded: usize,
-    /// Number of received versions of objects that did not fit the type.
     ///
-    /// What is kept compact is not looked at when it comes. It counts when it is read by `get` or `list`, which fail then: once, however often, until it changes; where there
-    /// are more than a thousand such objects, some count again. Who decodes what a view shows, or an event tells, has the error, and it does not count.
+    /// A compact informer decodes objects when they are read. There, an object counts after `get`
+    /// or `list` failed to decode it as the type of the reader; at most 1,024 objects do. Lists
+    /// omit it.
+    pub undecoded: usize,
+    /// Number of received versions of objects that did not decode.
+    ///
+    /// In a compact informer, a version counts when `get` or `list` first fails to decode it. If
+    /// there are more than 1,024 such objects, the others count at each read and are not logged. An
+    /// error of `decode` on an object of a view or an event does not count.
     pub decode_errors: u64,
-    /// The last one, and what to do about it.
+    /// Last decode error, with the suggested fix.
     pub last_decode_error: Option<String>,
-    /// Objects that an [`Index`](super::Index) left out, each time one came, because they did not fit its type, or its function or its
-    /// values panicked.
+    /// Number of received objects that an [`Index`](super::Index) omits.
+    ///
+    /// An index omits an object that does not decode as its type, and one for which the index
+    /// function, or hashing or comparing its values, panics.
     pub index_errors: u64,
-    /// The last one, and why.
+    /// Last index error.
     pub last_index_error: Option<String>,
-    /// How it keeps up with what is written through clients that read from it.
+    /// Counters of the writes by clients that read from this informer.
     pub own_writes: OwnWrites,
-    /// How its handlers, each an [`Events`](super::Events), keep up.
+    /// Counters of each handler. A handler is an [`Events`](super::Events).
     pub handlers: Vec<HandlerStats>,
 }
 
-/// How a handler keeps up with its informer.
+/// Counters of one handler of an informer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct HandlerStats {
-    /// Events it has still to be told, one by one; also of what was there when it came. What a resync tells again is counted shortly before it is told.
+    /// Number of events that wait for the handler, including the initial objects.
+    ///
+    /// Events of a resync are counted shortly before they are delivered.
     pub behind: usize,
-    /// Objects whose events were combined because the handler was behind by more than 4,096 of them. Each is an object in the cache or a deletion.
+    /// Number of objects whose events were combined.
+    ///
+    /// Events are combined while the handler is behind by more than 4,096 of them. Each of the
+    /// objects is in the cache or deleted.
     pub pending: usize,
-    /// Events told, those of the beginning included. It is some events late.
+    /// Number of delivered events, including the initial objects. Updated once per batch.
     pub delivered: u64,
-    /// Events that were not told as such, because they became one with others.
+    /// Number of events that were merged into other events.
     pub coalesced: u64,
-    /// Objects of `pending` that are deleted. The deletions are kept until they are delivered, so that their memory adds to that of the objects in the cache.
+    /// Number of deleted objects in `pending`.
+    ///
+    /// The deletions are kept until they are delivered, so their memory adds to that of the objects
+    /// in the cache.
     pub deletions: usize,
-    /// Deletions of which only the object's metadata is kept: those beyond the first 4,096. [`Event`](crate::event::Event) describes what that means for a handler.
+    /// Number of deletions that have only the metadata of their object.
+    ///
+    /// These are the deletions beyond the first 4,096. [`Event`](crate::event::Event) describes
+    /// what that means for a handler.
     pub metadata_only_deletions: usize,
 }
 
-/// How much memory an object takes, about.
+/// Approximate size of an object in memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ObjectSize {
-    /// The object.
+    /// Key of the object.
     pub key: ObjectKey,
-    /// As measured, not guessed.
+    /// Measured size, not an estimate.
     pub approximate_bytes: u64,
 }
 
-/// What an informer counts.
+/// Counters of the events of an informer.
 #[derive(Default)]
-pub(super) struct Tally {
+pub(super) struct EventCounters {
     pub(super) relists: AtomicU64,
     pub(super) watch_restarts: AtomicU64,
     events: AtomicU64,
-    recent: Mutex<Option<Recent>>,
+    recent: Mutex<Option<EventRate>>,
 }
 
-/// Events decay: one that happened a [`WINDOW`] ago counts for a third, and so on.
+/// Exponentially decaying event rate with [`WINDOW`] as the time constant.
 #[derive(Clone, Copy)]
-struct Recent {
+struct EventRate {
     last: Instant,
-    /// A second, at that time.
+    /// Events per second at `last`.
     rate: f64,
 }
 
-impl Tally {
-    pub(super) fn happened(&self, events: u64, now: Instant) {
+impl EventCounters {
+    pub(super) fn count(&self, events: u64, now: Instant) {
         if events > 0 {
             self.events.fetch_add(events, Relaxed);
             let mut recent = self.recent.lock();
             let before = recent.map_or(0.0, |recent| recent.rate_at(now));
-            *recent = Some(Recent { last: now, rate: before + events as f64 / WINDOW.as_secs_f64() });
+            *recent = Some(EventRate {
+                last: now,
+                rate: before + events as f64 / WINDOW.as_secs_f64(),
+            });
         }
     }
 
-    /// What is counted here.
+    /// Returns the counters of this tally. The other fields have their defaults.
     pub(super) fn read(&self) -> InformerStats {
         let recent = *self.recent.lock();
         InformerStats {
@@ -166,73 +199,99 @@ impl Tally {
     }
 }
 
-impl Recent {
+impl EventRate {
     fn rate_at(&self, now: Instant) -> f64 {
         self.rate * (-now.duration_since(self.last).as_secs_f64() / WINDOW.as_secs_f64()).exp()
     }
 }
 
-/// How often something went wrong, and what did last.
-pub(crate) struct Trouble<E>(Mutex<(u64, Option<E>)>);
+/// Number of errors, and the last one.
+pub(crate) struct ErrorCount<E>(Mutex<(u64, Option<E>)>);
 
-impl<E> Default for Trouble<E> {
+impl<E> Default for ErrorCount<E> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<E: fmt::Display> Trouble<E> {
-    pub(crate) fn note(&self, error: E) {
-        let mut trouble = self.0.lock();
-        trouble.0 += 1;
-        trouble.1 = Some(error);
+impl<E: fmt::Display> ErrorCount<E> {
+    pub(crate) fn record(&self, error: E) {
+        let mut errors = self.0.lock();
+        errors.0 += 1;
+        errors.1 = Some(error);
     }
 
     pub(crate) fn read(&self) -> (u64, Option<String>) {
-        let trouble = self.0.lock();
-        (trouble.0, trouble.1.as_ref().map(ToString::to_string))
+        let errors = self.0.lock();
+        (errors.0, errors.1.as_ref().map(ToString::to_string))
     }
 }
 
-/// An object that a reader could not read as what it asked for.
-pub(super) struct Misfit {
-    pub(super) error: DecodeError,
-    /// Of the object.
-    version: Option<String>,
+/// An object that does not decode as the type of a reader.
+pub(super) struct DecodeFailure {
+    pub(super) key: ObjectKey,
+    pub(super) error: CacheError,
+    resource_version: Option<String>,
 }
 
-impl Misfit {
+impl DecodeFailure {
     pub(super) fn new(object: Meta<'_>, error: DecodeError) -> Self {
-        Self { error, version: object.resource_version().map(Into::into) }
+        Self {
+            key: error.key().clone(),
+            error: error.into(),
+            resource_version: object.resource_version().map(Into::into),
+        }
     }
 }
 
-/// Those that are known, in which version.
+/// Result of [`DecodeFailures::add`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Added {
+    /// The version is new.
+    New,
+    /// The version was added before.
+    Known,
+    /// The version is unknown, and there is no space for it.
+    Full,
+}
+
+/// Objects that are known not to decode as the type of a reader, with their resource versions.
 #[derive(Default)]
-pub(super) struct Misfits(Mutex<HashMap<ObjectKey, Option<String>>>);
+pub(super) struct DecodeFailures(Mutex<HashMap<ObjectKey, Option<String>>>);
 
-impl Misfits {
-    /// Whether it is one more. If there are very many, all are forgotten: memory counts for more than the number.
-    pub(super) fn is_new(&self, Misfit { error, version }: &Misfit) -> bool {
+impl DecodeFailures {
+    /// Adds an object.
+    pub(super) fn add(&self, failure: &DecodeFailure) -> Added {
         let mut known = self.0.lock();
-        if known.get(error.key()) == Some(version) {
-            return false;
+        let is_full = known.len() >= MAX_DECODE_FAILURES;
+        match known.get_mut(&failure.key) {
+            Some(version) if *version == failure.resource_version => return Added::Known,
+            Some(version) => version.clone_from(&failure.resource_version),
+            None if is_full => return Added::Full,
+            None => {
+                known.insert(failure.key.clone(), failure.resource_version.clone());
+            }
         }
-        if known.len() >= MISFITS {
-            known.clear();
-        }
-        known.insert(error.key().clone(), version.clone());
-        true
+        Added::New
+    }
+
+    /// Returns the number of objects, without those that `is_current` rejects: they have changed.
+    pub(super) fn count(&self, is_current: impl Fn(&ObjectKey, Option<&str>) -> bool) -> usize {
+        let mut known = self.0.lock();
+        known.retain(|key, resource_version| is_current(key, resource_version.as_deref()));
+        known.len()
     }
 }
 
-/// As a number.
+/// Serializes a duration as seconds.
 #[expect(clippy::ref_option, reason = "serde's signature")]
 fn seconds<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    duration.map(|duration| duration.as_secs_f64()).serialize(serializer)
+    duration
+        .map(|duration| duration.as_secs_f64())
+        .serialize(serializer)
 }
 
-/// As people write it.
+/// Serializes a time in RFC 3339 format, in whole seconds.
 pub(super) fn rfc3339<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
     let time = Timestamp::try_from(*time).map_err(serde::ser::Error::custom)?;
     serializer.collect_str(&format_args!("{time:.0}"))
@@ -245,44 +304,66 @@ mod tests {
     use tokio::time::advance;
 
     #[tokio::test(start_paused = true)]
-    async fn events_a_second_are_those_of_about_the_last_minute() {
-        let tally = Tally::default();
+    async fn events_per_second_average_the_last_minute() {
+        let tally = EventCounters::default();
         let rate = || tally.read().events_per_second;
         assert!(rate() == 0.0 && tally.read().since_last_event.is_none());
         for _ in 0..600 {
-            tally.happened(10, Instant::now());
+            tally.count(10, Instant::now());
             advance(Duration::from_secs(1)).await;
         }
         assert!((9.5..10.5).contains(&rate()), "{}", rate());
-        assert_eq!((tally.read().events, tally.read().since_last_event), (6000, Some(Duration::from_secs(1))));
+        assert_eq!(
+            (tally.read().events, tally.read().since_last_event),
+            (6000, Some(Duration::from_secs(1)))
+        );
         advance(Duration::from_mins(10)).await;
         assert!(rate() < 0.01, "{}", rate());
     }
 
     #[test]
-    fn what_cannot_be_read_is_one_more_until_it_is_known_as_it_is() {
-        let misfits = Misfits::default();
-        let is_new = |name: &str, version: Option<&str>| {
+    fn an_object_that_does_not_decode_is_new_once_per_version_and_until_there_are_too_many() {
+        let failures = DecodeFailures::default();
+        let add = |name: &str, version: Option<&str>| {
             let (kind, key) = ("Deployment".into(), ObjectKey::new("shop", name));
             let error = DecodeError::OtherType { kind, key };
-            misfits.is_new(&Misfit { error, version: version.map(Into::into) })
+            failures.add(&DecodeFailure {
+                key: error.key().clone(),
+                error: error.into(),
+                resource_version: version.map(Into::into),
+            })
         };
-        let web = [Some("1"), Some("1"), Some("2"), Some("2"), None, None].map(|version| is_new("web", version));
-        assert_eq!(web, [true, false, true, false, true, false]);
-        for number in 0..3 * MISFITS {
-            assert!(is_new(&number.to_string(), None));
-        }
-        assert!(misfits.0.lock().len() <= MISFITS, "not all of them are remembered");
+        let web = [Some("1"), Some("1"), Some("2"), Some("2"), None, None]
+            .map(|version| add("web", version));
+        let (new, known) = (Added::New, Added::Known);
+        assert_eq!(web, [new, known, new, known, new, known]);
+        let list = || -> Vec<_> {
+            let names = (1..3 * MAX_DECODE_FAILURES).map(|number| number.to_string());
+            names.map(|name| add(&name, None)).collect()
+        };
+        let (first, second) = (list(), list());
+        let (added, others) = first.split_at(MAX_DECODE_FAILURES - 1);
+        assert!(added.iter().all(|added| *added == Added::New));
+        assert!(others.iter().all(|added| *added == Added::Full));
+        let (added, others) = second.split_at(MAX_DECODE_FAILURES - 1);
+        assert!(added.iter().all(|added| *added == Added::Known));
+        assert!(others.iter().all(|added| *added == Added::Full));
+        assert_eq!(add("1", Some("2")), Added::New, "a known object changed");
+        failures.count(|key, _| key.name() != "1");
+        assert_eq!(add("other", None), Added::New, "there is space again");
     }
 
-    /// Pages are read by people and by scripts: what changes here breaks them.
+    /// People and scripts read this JSON. A change of it is a breaking change.
     #[test]
-    fn a_report_is_a_page_that_can_be_read() {
+    fn an_informer_report_serializes_to_stable_json() {
         let report = InformerReport {
             gvk: GroupVersionKind::gvk("apps", "v1", "Deployment"),
             scope: "in shop".into(),
             representation: Representation::Compact,
-            state: InformerState::Degraded { since: SystemTime::UNIX_EPOCH, error: "forbidden".into() },
+            state: InformerState::Degraded {
+                since: SystemTime::UNIX_EPOCH,
+                error: "forbidden".into(),
+            },
             stats: InformerStats {
                 objects: 2,
                 approximate_bytes: 3000,
@@ -307,7 +388,10 @@ mod tests {
                     metadata_only_deletions: 1,
                 }],
             },
-            largest: vec![ObjectSize { key: ObjectKey::new("shop", "web"), approximate_bytes: 2000 }],
+            largest: vec![ObjectSize {
+                key: ObjectKey::new("shop", "web"),
+                approximate_bytes: 2000,
+            }],
         };
         let page = json!({
             "group": "apps", "version": "v1", "kind": "Deployment",
@@ -335,7 +419,10 @@ mod tests {
             }],
             "largest": [{"key": "shop/web", "approximate_bytes": 2000}],
         });
-        assert_eq!(serde_json::to_value(&report).expect("it is serialised"), page);
+        assert_eq!(
+            serde_json::to_value(&report).expect("it is serialised"),
+            page
+        );
         let state = |state| serde_json::to_value(state).expect("it is serialised");
         assert_eq!(state(InformerState::Synced), json!({"state": "synced"}));
     }

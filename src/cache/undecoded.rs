@@ -24,14 +24,13 @@ pub(super) struct UndecodedObjects {
     objects: RwLock<HashMap<ObjectKey, Numbered>>,
     /// Number of objects. Lets reads skip the lock while there are none.
     len: AtomicUsize,
-    /// Number given to the last object that came. Lets subscriptions skip the lock while nothing is
-    /// new.
+    /// Number of the last added object. Lets subscriptions skip the lock while nothing is new.
     last: AtomicU64,
 }
 
 struct Numbered {
     object: Arc<Undecoded>,
-    /// Position in the order in which the objects came.
+    /// Position in the order of additions.
     number: u64,
 }
 
@@ -44,14 +43,20 @@ impl UndecodedObjects {
         if self.len() == 0 {
             return None;
         }
-        self.objects.read().get(key).map(|numbered| numbered.object.clone())
+        self.objects
+            .read()
+            .get(key)
+            .map(|numbered| numbered.object.clone())
     }
 
     /// Adds an object, or replaces another version of it. Returns whether the version is new.
     pub(super) fn put(&self, object: Arc<Undecoded>) -> bool {
         let mut objects = self.objects.write();
         let key = object.key();
-        if objects.get(&key).is_some_and(|known| known.object.is_same(&object)) {
+        if objects
+            .get(&key)
+            .is_some_and(|known| known.object.is_same(&object))
+        {
             return false;
         }
         let number = self.last.load(Acquire) + 1;
@@ -78,8 +83,9 @@ impl UndecodedObjects {
         }
     }
 
-    /// Returns the objects that came after the number `seen`, in that order, and moves `seen` to
-    /// the last one.
+    /// Returns the objects added after the number `seen`, in order.
+    ///
+    /// Moves `seen` to the last one.
     pub(super) fn since(&self, seen: &mut u64) -> Vec<Arc<Undecoded>> {
         if self.last.load(Acquire) == *seen {
             return Vec::new();
@@ -103,9 +109,18 @@ mod tests {
     #[test]
     fn a_version_that_does_not_decode_is_reported_once_while_it_stays() {
         let (undecoded, mut seen) = (UndecodedObjects::default(), 0);
-        let mut since = || undecoded.since(&mut seen).iter().map(|object| object.key().to_string()).collect::<Vec<_>>();
+        let mut since = || {
+            undecoded
+                .since(&mut seen)
+                .iter()
+                .map(|object| object.key().to_string())
+                .collect::<Vec<_>>()
+        };
         assert!(undecoded.put(object("a", "1")) && undecoded.put(object("b", "1")));
-        assert!(!undecoded.put(object("a", "1")), "a relist returns the same version");
+        assert!(
+            !undecoded.put(object("a", "1")),
+            "a relist returns the same version"
+        );
         assert_eq!(since(), ["a", "b"]);
         assert!(since().is_empty());
         assert!(undecoded.put(object("a", "2")));

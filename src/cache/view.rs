@@ -1,22 +1,25 @@
-//! Objects looked at where they are.
+//! Views of an informer's objects, without copies.
 //!
-//! A view is a snapshot of the store: it shares the store's own chunks, and what changes afterwards changes in copies of those. So whatever an object is
-//! shown for, nobody counts that it is held, and nothing of it is decoded but on request.
+//! A view is a snapshot of the store. It shares the store's chunks, which are copied before they
+//! change. So iterating changes no reference counts, and decodes nothing unless requested.
 
 use super::{
     Query,
-    erased::{Kept, Seen},
-    stats::Misfit,
+    erased::{ErasedEntry, ErasedSnapshot},
+    stats::DecodeFailure,
     store::{Entry, Slot, Slots as OfType, Snapshot},
 };
 use crate::object::{DecodeError, KubeObject, Meta, ObjectKey, Payload};
 use kube_core::GroupVersionKind;
-use std::{borrow::Cow, fmt, marker::PhantomData, sync::Arc};
+use std::{borrow::Cow, fmt, marker::PhantomData, ops::Deref, sync::Arc};
 
-/// Objects of an informer, all as they were at one moment: made by [`Informer::view`](super::Informer::view) and [`Index::view`](super::Index::view).
+/// Snapshot of an informer's objects, read in place.
 ///
-/// Use it to look at many objects, and to hand on few. Whoever holds it sees no change, and delays nobody; but it keeps all that the informer had in
-/// memory, so do not keep it. It is shared by reference, also among threads.
+/// Created by [`Informer::view`](super::Informer::view) and [`Index::view`](super::Index::view).
+/// Use it to inspect many objects and to keep few of them.
+///
+/// A view never changes and blocks no writer. It keeps all objects of its snapshot in memory, so
+/// drop it soon. Threads can share it by reference.
 ///
 /// ```
 /// # use k8s_openapi::api::core::v1::Pod;
@@ -24,76 +27,96 @@ use std::{borrow::Cow, fmt, marker::PhantomData, sync::Arc};
 /// # fn example(pods: Informer<Pod>) -> anyhow::Result<()> {
 /// let pods = pods.view(&Query::default().labels("app=web")?)?;
 /// for pod in pods.iter() {
-///     // Key and metadata are free in every form; the rest is too if the informer keeps pods as their type, and decoded otherwise.
+///     // Key and metadata need no decoding. `decode` borrows the pod of a typed informer.
 ///     println!("{} since {:?}: {:?}", pod.name(), pod.meta().created(), pod.decode()?.status);
 /// }
 /// # Ok(())
 /// # }
 /// ```
-pub struct View<K>(Form<K>);
+pub struct View<K>(ViewSnapshot<K>);
 
-enum Form<K> {
-    /// What is kept is what is read.
+enum ViewSnapshot<K> {
+    /// The informer stores objects as `K`.
     Typed(Snapshot<K>),
-    Other(Box<dyn Seen>),
+    Other(Box<dyn ErasedSnapshot>),
 }
 
 impl<K> View<K> {
-    pub(super) fn of_type(snapshot: Snapshot<K>) -> Self {
-        Self(Form::Typed(snapshot))
+    pub(super) fn typed(snapshot: Snapshot<K>) -> Self {
+        Self(ViewSnapshot::Typed(snapshot))
     }
 
-    pub(super) fn of_other(seen: Box<dyn Seen>) -> Self {
-        Self(Form::Other(seen))
+    pub(super) fn erased(snapshot: Box<dyn ErasedSnapshot>) -> Self {
+        Self(ViewSnapshot::Other(snapshot))
     }
 
-    /// How many there are.
+    /// Returns the number of objects.
     pub fn len(&self) -> usize {
         match &self.0 {
-            Form::Typed(snapshot) => snapshot.len(),
-            Form::Other(seen) => seen.len(),
+            ViewSnapshot::Typed(snapshot) => snapshot.len(),
+            ViewSnapshot::Other(snapshot) => snapshot.len(),
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// In no order, unless the query asked for one.
-    pub fn iter(&self) -> impl Iterator<Item = Shown<'_, K>> {
-        self.slots().map(|(_, shown)| shown)
+    /// Iterates over the objects, unordered unless the query is sorted.
+    pub fn iter(&self) -> impl Iterator<Item = ViewRow<'_, K>> {
+        self.slots().map(|(_, row)| row)
     }
 
     fn slots(&self) -> Slots<'_, K> {
         match &self.0 {
-            Form::Typed(snapshot) => Slots::Typed(snapshot.slots()),
-            Form::Other(seen) => Slots::Other(seen.slots()),
+            ViewSnapshot::Typed(snapshot) => Slots::Typed(snapshot.slots()),
+            ViewSnapshot::Other(snapshot) => Slots::Other(snapshot.slots()),
         }
     }
 
     fn only(self, slots: Vec<Slot>) -> Self {
         Self(match self.0 {
-            Form::Typed(snapshot) => Form::Typed(snapshot.only(slots.into())),
-            Form::Other(seen) => Form::Other(seen.only(slots)),
+            ViewSnapshot::Typed(snapshot) => ViewSnapshot::Typed(snapshot.only(slots.into())),
+            ViewSnapshot::Other(snapshot) => ViewSnapshot::Other(snapshot.only(slots)),
         })
     }
 }
 
 impl<K: KubeObject> View<K> {
-    /// What the query leaves of what was looked up for it.
-    pub(super) fn narrowed(self, query: &Query<K>, kind: &GroupVersionKind) -> Result<Self, Misfit> {
-        let limit = query.limit.unwrap_or(usize::MAX);
+    /// Keeps the objects that match `query`, up to its limit and in its order.
+    ///
+    /// Calls `on_failure` for each object that does not decode, and leaves it out.
+    pub(super) fn narrowed(
+        self,
+        query: &Query<K>,
+        kind: &GroupVersionKind,
+        on_failure: impl FnMut(DecodeFailure),
+    ) -> Result<Self, DecodeFailure> {
+        self.narrowed_to(query.limit.unwrap_or(usize::MAX), query, kind, on_failure)
+    }
+
+    fn narrowed_to(
+        self,
+        limit: usize,
+        query: &Query<K>,
+        kind: &GroupVersionKind,
+        mut on_failure: impl FnMut(DecodeFailure),
+    ) -> Result<Self, DecodeFailure> {
         if !query.selects() && !query.sorted && limit >= self.len() {
             return Ok(self);
         }
         let mut found = Vec::new();
-        for (slot, shown) in self.slots() {
+        for (slot, row) in self.slots() {
             if found.len() >= limit && !query.sorted {
                 break;
             }
-            if query.matches(kind, shown).map_err(|error| Misfit::new(shown.meta(), error))? {
-                found.push((shown.key(), slot));
+            let matches = query.matches(kind, row);
+            if row
+                .or_decode_failure(matches, &mut on_failure)?
+                .unwrap_or(false)
+            {
+                found.push((row.key(), slot));
             }
         }
         if query.sorted {
@@ -104,122 +127,207 @@ impl<K: KubeObject> View<K> {
         Ok(self.only(slots))
     }
 
-    /// The same, to be held.
-    pub(super) fn list(self, query: &Query<K>, kind: &GroupVersionKind) -> Result<Vec<Arc<K>>, Misfit> {
-        // Only an order has to be found first: an object that is visited once costs half of one that is visited twice.
+    /// Returns the objects that match `query`, as [`Self::narrowed`] does, decoded.
+    pub(super) fn list(
+        self,
+        query: &Query<K>,
+        kind: &GroupVersionKind,
+        mut on_failure: impl FnMut(DecodeFailure),
+    ) -> Result<Vec<Arc<K>>, DecodeFailure> {
+        // Only sorting needs a first pass. Visiting each object once takes half the time.
         let found = query.sorted || !query.selects();
-        let view = if query.sorted { self.narrowed(query, kind)? } else { self };
+        let view = if query.sorted {
+            // The limit counts objects that decode.
+            self.narrowed_to(usize::MAX, query, kind, &mut on_failure)?
+        } else {
+            self
+        };
         let limit = query.limit.unwrap_or(usize::MAX);
         let mut all = Vec::with_capacity(if found { limit.min(view.len()) } else { 0 });
-        for shown in view.iter() {
+        for row in view.iter() {
             if all.len() >= limit {
                 break;
             }
-            let misfit = |error| Misfit::new(shown.meta(), error);
-            if found || query.matches(kind, shown).map_err(misfit)? {
-                all.push(shown.decode().map_err(misfit)?.into_owned());
+            let matches = found || {
+                let matches = query.matches(kind, row);
+                row.or_decode_failure(matches, &mut on_failure)?
+                    .unwrap_or(false)
+            };
+            if matches && let Some(object) = row.or_decode_failure(row.decode(), &mut on_failure)? {
+                all.push(object.into_arc());
             }
         }
         Ok(all)
     }
 }
 
-/// How many there are.
+/// Prints the number of objects.
 impl<K> fmt::Debug for View<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("View").field("len", &self.len()).finish_non_exhaustive()
+        f.debug_struct("View")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
     }
 }
 
 enum Slots<'a, K> {
     Typed(OfType<'a, K>),
-    Other(Box<dyn Iterator<Item = (Slot, &'a dyn Kept)> + 'a>),
+    Other(Box<dyn Iterator<Item = (Slot, &'a dyn ErasedEntry)> + 'a>),
 }
 
 impl<'a, K> Iterator for Slots<'a, K> {
-    type Item = (Slot, Shown<'a, K>);
+    type Item = (Slot, ViewRow<'a, K>);
 
     fn next(&mut self) -> Option<Self::Item> {
         match self {
-            Self::Typed(slots) => slots.next().map(|(slot, entry)| (slot, Shown(One::Typed(entry)))),
-            Self::Other(slots) => slots.next().map(|(slot, kept)| (slot, Shown(One::Other(kept, PhantomData)))),
+            Self::Typed(slots) => slots
+                .next()
+                .map(|(slot, entry)| (slot, ViewRow(RowSource::Typed(entry)))),
+            Self::Other(slots) => slots
+                .next()
+                .map(|(slot, entry)| (slot, ViewRow(RowSource::Other(entry, PhantomData)))),
         }
     }
 }
 
-/// An object that a [`View`] shows, for as long as that is held: key and metadata for free, the whole of it through [`Shown::decode`].
-pub struct Shown<'a, K>(One<'a, K>);
+/// Object of a [`View`], which it borrows.
+///
+/// Key and metadata need no decoding. [`ViewRow::decode`] returns the whole object.
+pub struct ViewRow<'a, K>(RowSource<'a, K>);
 
-enum One<'a, K> {
+enum RowSource<'a, K> {
     Typed(&'a Entry<K>),
-    Other(&'a dyn Kept, PhantomData<fn() -> K>),
+    Other(&'a dyn ErasedEntry, PhantomData<fn() -> K>),
 }
 
-impl<'a, K> Shown<'a, K> {
-    /// What names the object.
+impl<'a, K> ViewRow<'a, K> {
+    /// Returns the key of the object.
     pub fn key(self) -> &'a ObjectKey {
         match self.0 {
-            One::Typed(entry) => &entry.key,
-            One::Other(kept, _) => kept.key(),
+            RowSource::Typed(entry) => &entry.key,
+            RowSource::Other(entry, _) => entry.key(),
         }
     }
 
-    /// The object's name.
+    /// Returns the name of the object.
     pub fn name(self) -> &'a str {
         self.key().name()
     }
 
-    /// `None` for a cluster-scoped object.
+    /// Returns the namespace of the object, or `None` for a cluster-scoped one.
     pub fn namespace(self) -> Option<&'a str> {
         self.key().namespace()
     }
 }
 
-impl<'a, K: KubeObject> Shown<'a, K> {
-    /// The object's metadata.
+impl<'a, K: KubeObject> ViewRow<'a, K> {
+    /// Returns the metadata of the object.
     pub fn meta(self) -> Meta<'a> {
         match self.0 {
-            One::Typed(entry) => Payload::meta(&*entry.object),
-            One::Other(kept, _) => kept.meta(),
+            RowSource::Typed(entry) => Payload::meta(&*entry.object),
+            RowSource::Other(entry, _) => entry.meta(),
         }
     }
 
-    /// The whole object: where it is, if the informer keeps it as this type; from a compact one parsed at most once at a time, and shared by all who hold it.
+    /// Returns the whole object.
     ///
-    /// [`Cow::into_owned`] is for who wants to keep it.
-    pub fn decode(self) -> Result<Cow<'a, Arc<K>>, DecodeError> {
+    /// Borrows the object if the informer stores it as `K`. Otherwise decodes it, or shares an
+    /// earlier result that is still in use.
+    pub fn decode(self) -> Result<DecodedRow<'a, K>, DecodeError> {
         match self.0 {
-            One::Typed(entry) => Ok(Cow::Borrowed(&entry.object)),
-            One::Other(kept, _) => kept.body().decode().map(Cow::Owned),
+            RowSource::Typed(entry) => Ok(DecodedRow(Cow::Borrowed(&entry.object))),
+            RowSource::Other(entry, _) => Ok(DecodedRow(Cow::Owned(entry.body().decode()?))),
         }
     }
 
-    /// All that is in memory of it. A parse, or its reverse, each time.
+    /// Calls `on_failure` and returns `None` if the object does not decode. Other errors
+    /// are returned.
+    fn or_decode_failure<T>(
+        self,
+        read: Result<T, DecodeError>,
+        mut on_failure: impl FnMut(DecodeFailure),
+    ) -> Result<Option<T>, DecodeFailure> {
+        match read {
+            Ok(read) => Ok(Some(read)),
+            Err(error @ DecodeError::Mismatch { .. }) => {
+                on_failure(DecodeFailure::new(self.meta(), error));
+                Ok(None)
+            }
+            Err(error) => Err(DecodeFailure::new(self.meta(), error)),
+        }
+    }
+
+    /// Converts the object to JSON, as far as it is in memory. Parses or serializes at each call.
     pub(super) fn json(self) -> Result<serde_json::Value, DecodeError> {
         match self.0 {
-            One::Typed(entry) => entry.object.clone().into_body().json(),
-            One::Other(kept, _) => kept.body().json(),
+            RowSource::Typed(entry) => entry.object.clone().into_body().json(),
+            RowSource::Other(entry, _) => entry.body().json(),
         }
     }
 }
 
-impl<K> Clone for Shown<'_, K> {
-    fn clone(&self) -> Self {
-        *self
+/// Whole object of a [`ViewRow`], returned by [`ViewRow::decode`]. Dereferences to the object.
+///
+/// Use [`into_arc`](Self::into_arc) to keep the object longer than the view.
+///
+/// ```
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # use steersman::{cache::{Informer, Query}, object::ObjectKey};
+/// # use std::{collections::BTreeMap, sync::Arc};
+/// # fn example(maps: Informer<ConfigMap>) -> anyhow::Result<()> {
+/// let mut with_data: BTreeMap<ObjectKey, Arc<ConfigMap>> = BTreeMap::new();
+/// for row in maps.view(&Query::default())?.iter() {
+///     let map = row.decode()?;
+///     if map.data.is_some() {
+///         with_data.insert(row.key().clone(), map.into_arc());
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct DecodedRow<'a, K>(Cow<'a, Arc<K>>);
+
+impl<K> DecodedRow<'_, K> {
+    /// Returns a reference that does not depend on the view. Copies no object.
+    pub fn into_arc(self) -> Arc<K> {
+        self.0.into_owned()
     }
 }
-impl<K> Copy for Shown<'_, K> {}
 
-impl<K> Clone for One<'_, K> {
-    fn clone(&self) -> Self {
-        *self
+impl<K> Deref for DecodedRow<'_, K> {
+    type Target = K;
+
+    fn deref(&self) -> &K {
+        &self.0
     }
 }
-impl<K> Copy for One<'_, K> {}
 
-/// Key and metadata; the body may be secret.
-impl<K: KubeObject> fmt::Debug for Shown<'_, K> {
+impl<K: fmt::Debug> fmt::Debug for DecodedRow<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shown").field("key", self.key()).field("meta", &self.meta()).finish_non_exhaustive()
+        (**self).fmt(f)
+    }
+}
+
+impl<K> Clone for ViewRow<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<K> Copy for ViewRow<'_, K> {}
+
+impl<K> Clone for RowSource<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<K> Copy for RowSource<'_, K> {}
+
+/// Prints key and metadata only, because the body may be secret.
+impl<K: KubeObject> fmt::Debug for ViewRow<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ViewRow")
+            .field("key", self.key())
+            .field("meta", &self.meta())
+            .finish_non_exhaustive()
     }
 }

@@ -1,17 +1,17 @@
-//! What a write that may be needless has come to.
+//! Result of a write that is skipped if the object is already up to date.
 
-/// What was done to make an object as it is wanted.
+/// Change that was necessary to bring an object into its desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Change {
-    /// It was so already.
+    /// The object was already up to date.
     None,
-    /// There was none.
+    /// The object did not exist and was created.
     Created,
-    /// Everything but its status.
+    /// The object was updated, but not its status.
     Updated,
-    /// Only its status.
+    /// Only the status was updated.
     UpdatedStatus,
-    /// Its status and the rest.
+    /// The object and its status were updated.
     Both,
 }

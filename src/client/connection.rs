@@ -1,96 +1,137 @@
-//! How to reach a cluster.
+//! Connection to a cluster.
 //!
-//! What holds: nothing is sent twice in silence. A server that is asked too much or cannot answer is told of, with the time it wants, and who asked decides: a
-//! controller waits in its queue. That a gateway has waited for too long does not say that nothing was done: a create whose name the server finds, sent again,
-//! makes two objects.
+//! Invariant: a client that was built here never repeats a request by itself. A 429 or 503 is
+//! returned to the caller with its `Retry-After`, and a controller waits in its queue. A gateway
+//! timeout does not prove that the request had no effect: a repeated create with `generateName`
+//! would create two objects.
 
-use super::{ConnectionOptions, Link, discreet::discreet, drive::ByWhoAsks};
+use super::{ConnectionOptions, CountedClient, inline_connection::InlineExecutor, redact::redact};
+use crate::rate_limit::Permits;
 use kube_client::{Client, Config, client::ClientBuilder};
-use std::fmt;
+use std::{fmt, sync::Arc};
 
-/// How to reach a cluster: a [`Config`], or a ready client.
+/// Connection to a cluster: a [`Config`] or an existing `kube` client.
 ///
-/// Prefer a configuration. kube's clients retry by themselves, for minutes and in silence, what the server refuses with 429, 503 or 504: bad for a write,
-/// which may have been done all the same, and is done twice then; and for a watch, whose state says that all is well while nothing comes. Clients that are made
-/// from a configuration do not, whatever its `default_retry` says: what is refused is an error that says [how long](super::Error::retry_after) to wait, and
-/// controllers do. And the cache makes another one for watches, each of which drives a connection of its own: no thread is woken for each event. A ready
-/// client is used as it was built: set `default_retry` to false in its configuration.
+/// Prefer a configuration. By default, kube's clients silently retry a request for minutes if the
+/// API server answers with 429, 503 or 504. A write that had an effect nevertheless is then
+/// repeated, and a watch that is rejected looks healthy. Clients that are created from a
+/// configuration do not retry, regardless of its `default_retry`: the request fails with an error
+/// that contains the [delay](super::Error::retry_after), and controllers observe it. The cache also
+/// creates a second client for its watches, which read their connections without waking another
+/// task for each event. An existing client is used as it is: set `default_retry` to false in its
+/// configuration.
 ///
-/// Requests have the default [`ConnectionOptions`]. [`with_options`](Self::with_options) sets others.
+/// Requests have the default [`ConnectionOptions`]. [`with_options`](Self::with_options) sets
+/// others.
 #[derive(Clone)]
 pub struct Connection {
     target: Target,
     options: ConnectionOptions,
+    /// Shared by all clients of this connection. `None` without a rate limit.
+    permits: Option<Arc<Permits>>,
 }
 
 #[derive(Clone)]
 enum Target {
-    /// Clients are built from it on the current runtime.
+    /// Clients are built from the configuration on the current runtime.
     Config(Box<Config>),
     Client(Client),
 }
 
 impl Connection {
-    /// Sets the time limits of requests.
+    /// Sets the time and rate limits of requests.
     #[must_use]
     pub fn with_options(self, options: ConnectionOptions) -> Self {
-        Self { options, ..self }
+        Self {
+            options,
+            permits: options.rate_limit.map(|rate| Arc::new(Permits::new(rate))),
+            ..self
+        }
     }
 
-    /// For requests, and for watches: what the server refuses is told.
-    pub(crate) fn client(self) -> Result<Link, kube_client::Error> {
+    /// Removes the rate limit, for the requests of leader election.
+    pub(crate) fn without_rate_limit(self) -> Self {
+        Self {
+            permits: None,
+            ..self
+        }
+    }
+
+    /// Creates a client that does not retry rejected requests.
+    pub(crate) fn client(self) -> Result<CountedClient, kube_client::Error> {
         let (client, host) = match self.target {
             Target::Config(mut config) => {
                 config.default_retry = false;
                 let host = host(&config);
-                (Client::try_from(*config).map_err(discreet)?, host)
+                (Client::try_from(*config).map_err(redact)?, host)
             }
-            // The host of a ready client is unknown.
+            // The host of an existing client is unknown.
             Target::Client(client) => (client, String::new()),
         };
-        Ok(Link::new(client, host, self.options))
+        Ok(CountedClient::new(client, host, self.options, self.permits))
     }
 
-    /// The same for informers, whose watches [drive](super::drive) their own connections: with a client for those alone.
-    pub(crate) fn informing(self) -> Result<Link, kube_client::Error> {
+    /// Creates a client for informers, with a second one for their watches.
+    ///
+    /// The reader of a watch polls its connection itself.
+    pub(crate) fn informer_client(self) -> Result<CountedClient, kube_client::Error> {
         let driven = match &self.target {
             Target::Config(config) => {
                 let mut config = Config::clone(config);
                 config.default_retry = false;
-                Some(ClientBuilder::try_from((config, ByWhoAsks)).map_err(discreet)?.build())
+                Some(
+                    ClientBuilder::try_from((config, InlineExecutor))
+                        .map_err(redact)?
+                        .build(),
+                )
             }
             Target::Client(_) => None,
         };
-        Ok(self.client()?.with_driven(driven))
+        Ok(self.client()?.with_inline(driven))
     }
 }
 
-/// As client-go labels it.
+/// Returns the host, as client-go labels its metrics.
 fn host(config: &Config) -> String {
-    let authority = config.cluster_url.authority().map(http::uri::Authority::as_str).unwrap_or_default();
-    // Without a name and a password, should somebody have put them there.
+    let authority = config
+        .cluster_url
+        .authority()
+        .map(http::uri::Authority::as_str)
+        .unwrap_or_default();
+    // Removes a user name and password from the URL.
     authority.rsplit('@').next().unwrap_or_default().to_owned()
 }
 
 impl From<Config> for Connection {
     fn from(config: Config) -> Self {
-        Self { target: Target::Config(Box::new(config)), options: ConnectionOptions::default() }
+        Self {
+            target: Target::Config(Box::new(config)),
+            options: ConnectionOptions::default(),
+            permits: None,
+        }
     }
 }
 
 impl From<Client> for Connection {
     fn from(client: Client) -> Self {
-        Self { target: Target::Client(client), options: ConnectionOptions::default() }
+        Self {
+            target: Target::Client(client),
+            options: ConnectionOptions::default(),
+            permits: None,
+        }
     }
 }
 
-/// Where it leads to, and nothing secret.
+/// Prints the URL without credentials.
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let target: &dyn fmt::Debug = match &self.target {
             Target::Config(config) => &config.cluster_url,
             Target::Client(_) => &"Client",
         };
-        f.debug_struct("Connection").field("target", target).field("options", &self.options).finish()
+        f.debug_struct("Connection")
+            .field("target", target)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }

@@ -1,35 +1,41 @@
-//! Reads that show what was written before.
+//! Cached reads that include the earlier writes of the client.
 //!
-//! What holds: a write is recorded when its answer is in and before its caller has it; a cached read waits, as [`Consistency`] says, for what was
-//! recorded when it began. The rest is the [ledger](crate::cache::ledger)'s.
+//! Invariant: a write is recorded after its response arrived and before its caller returns. A
+//! cached read waits, according to [`Consistency`], for the writes that were recorded when it
+//! started. The [ledger](crate::cache::ledger) tracks them.
 
 use super::{Client, Discovered, Result, Verb};
 use crate::{
     cache::{
         Cache, Informer,
-        ledger::{Announced, Reads, Token, Wanted},
+        ledger::{DeleteAnnouncements, ReadPolicy, ReadScope, Token},
     },
     object::ObjectKey,
 };
 use kube_core::GroupVersionKind;
 use std::time::Duration;
 
-/// How long a read waits if nothing else is said: long for a watch that is well, short for a person.
-pub(crate) const BOUND: Duration = Duration::from_secs(5);
+/// Default limit of the wait of a read: longer than the lag of a healthy watch.
+pub(crate) const OWN_WRITES_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a cached read does while the cache does not have what was written through this client, or one that it was made from or that was made from it, if that one
-/// has the cache, too: what is written through a client without it, as the one that [`with_cache`](Client::with_cache) was called on, nobody notes.
+/// Policy of a cached read if the cache has not observed the client's own writes.
 ///
-/// A read of one object is about the writes of that object, a list about those of its kind, in its namespace if it has one; both about writes whose answer was
-/// in when the read began, and no later ones. Writes never wait. What the cache's selectors leave out is not waited for.
+/// Own writes are those of this client and of all clients derived from the same client, if they
+/// have the cache. Writes through a client without the cache are not recorded, such as the one on
+/// which [`with_cache`](Client::with_cache) was called.
 ///
-/// In a reconcile, a read by default waits only for what that reconcile wrote, through any client
-/// with the cache. It does not wait for what a task wrote that the reconcile spawned, nor for other
-/// reconciles.
+/// A get waits for writes of its object, a list for writes of its kind, in its namespace if it has
+/// one. Both wait only for writes whose response arrived before the read started. Writes never
+/// wait. Objects outside of the cache's selectors are not waited for.
 ///
-/// When the cache has ended, or the informer was removed, nothing more is shown: a read that is to show own writes is
-/// [`Ended`](crate::cache::CacheError::Ended) or [`Removed`](crate::cache::CacheError::Removed) then, and `client.live()` the way. With
-/// [`Ignore`](Self::Ignore), or from an [`Informer`], it serves what was there.
+/// In a reconcile, a read by default waits only for the writes of that reconcile, through any
+/// client with the cache. It does not wait for writes of a task that the reconcile spawned, nor for
+/// those of other reconciles.
+///
+/// After the cache has stopped, or the informer was removed, a read that includes own writes fails
+/// with [`Closed`](crate::cache::CacheError::Closed) or
+/// [`Removed`](crate::cache::CacheError::Removed). Use `client.live()` then. With
+/// [`Ignore`](Self::Ignore), or from an [`Informer`], the read returns the last known objects.
 ///
 /// Not covered:
 ///
@@ -47,107 +53,126 @@ pub(crate) const BOUND: Duration = Duration::from_secs(5);
 /// # use steersman::{client::{Client, Consistency, Result}, object::ObjectKey};
 /// # async fn example(client: Client, map: ConfigMap) -> Result<()> {
 /// client.create(&map).await?;
-/// assert!(client.get::<ConfigMap>(&ObjectKey::of(&map)).await?.is_some()); // not before the cache has it
+/// assert!(client.get::<ConfigMap>(&ObjectKey::of(&map)).await?.is_some()); // waits for the cache
 ///
 /// let hasty = client.consistency(Consistency::Ignore);
-/// hasty.get::<ConfigMap>(&ObjectKey::of(&map)).await?; // as it is
+/// hasty.get::<ConfigMap>(&ObjectKey::of(&map)).await?; // does not wait
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Consistency {
-    /// Applies the policy of the [controller](crate::controller::Options::consistency). The
-    /// default.
+    /// Applies the policy of the [controller](crate::controller::Options::consistency).
     ///
     /// By default, a read in a reconcile waits for the writes of the same reconcile, at most 5 s,
     /// and for nothing else. The next reconcile of the request starts once the cache shows these
     /// writes. Outside of a reconcile, this is [`Block`](Self::Block) with 5 s.
     #[default]
     Defer,
-    /// Wait, at most this long; then it is [`Behind`](crate::cache::CacheError::Behind).
+    /// Waits at most this long, then fails with
+    /// [`WriteNotObserved`](crate::cache::CacheError::WriteNotObserved).
     Block(Duration),
-    /// Read what is there.
+    /// Reads the current objects of the cache without waiting.
     Ignore,
 }
 
 impl Client {
-    /// What cached reads do while the cache is behind this client's own writes.
+    /// Sets the policy of cached reads after own writes. Default: [`Consistency::Defer`].
     #[must_use]
     pub fn consistency(&self, consistency: Consistency) -> Self {
         self.with(|settings| settings.consistency = consistency)
     }
 
-    /// Until the cache has all that was written before through this client and those of its relatives that have the cache, whatever its kind. At most
-    /// as long as [`Consistency::Block`] says, and 5 s if it is something else; then it is [`Behind`](crate::cache::CacheError::Behind). It never will if the
-    /// cache has [`Ended`](crate::cache::CacheError::Ended).
+    /// Waits until the cache has observed all earlier own writes, of any kind.
     ///
-    /// In a reconcile it is what this run has written so far, through any client that has the cache, and nothing else: neither what other runs have written
-    /// through this client, nor what a task has that the run has spawned.
+    /// Own writes are those of [`Consistency`]. In a reconcile, they are the writes of that
+    /// reconcile through any client with the cache, without those of spawned tasks.
     ///
-    /// Use it before a decision that rests on many reads, or at the end of a test.
+    /// Use it before a decision that depends on many reads, or at the end of a test.
+    ///
+    /// # Errors
+    /// [`WriteNotObserved`](crate::cache::CacheError::WriteNotObserved) after the limit of
+    /// [`Consistency::Block`], or 5 s with another policy.
+    /// [`Closed`](crate::cache::CacheError::Closed) if the cache has stopped.
     pub async fn caught_up(&self) -> Result<()> {
-        let Some(cache) = &self.0.cache else { return Ok(()) };
-        let bound = if let Consistency::Block(bound) = self.0.settings.consistency { bound } else { BOUND };
+        let Some(cache) = &self.0.cache else {
+            return Ok(());
+        };
+        let timeout = if let Consistency::Block(timeout) = self.0.settings.consistency {
+            timeout
+        } else {
+            OWN_WRITES_TIMEOUT
+        };
         let token = Token::current().unwrap_or_else(|| self.0.family.token.clone());
-        Ok(cache.caught_up(&token, bound).await?)
+        Ok(cache.caught_up(&token, timeout).await?)
     }
 
-    /// Returns the token whose writes a read from this cache waits for here, and for how long at
-    /// most.
-    fn awaited(&self, cache: &Cache) -> Option<(Token, Duration)> {
-        let of_client = |bound| Some((self.0.family.token.clone(), bound));
+    /// Returns the token whose writes a read from `cache` waits for, and the limit.
+    fn required_writes(&self, cache: &Cache) -> Option<(Token, Duration)> {
+        let of_client = |timeout| Some((self.0.family.token.clone(), timeout));
         match self.0.settings.consistency {
             Consistency::Ignore => None,
-            Consistency::Block(bound) => of_client(bound),
+            Consistency::Block(timeout) => of_client(timeout),
             Consistency::Defer => {
-                let Some(reconcile) = Token::current() else { return of_client(BOUND) };
+                let Some(reconcile) = Token::current() else {
+                    return of_client(OWN_WRITES_TIMEOUT);
+                };
                 match reconcile.reads() {
-                    Reads::DoNotWait => None,
-                    Reads::OfClient(bound) => of_client(bound),
-                    Reads::OfReconcile(bound) => reconcile.has_written(cache).then_some((reconcile, bound)),
+                    ReadPolicy::DoNotWait => None,
+                    ReadPolicy::OfClient(timeout) => of_client(timeout),
+                    ReadPolicy::OfReconcile(timeout) => {
+                        reconcile.has_written(cache).then_some((reconcile, timeout))
+                    }
                 }
             }
         }
     }
 
-    /// Before a read of one object, or of all in a namespace, or of all.
+    /// Waits for own writes before a read of an object, a namespace or the whole kind.
     pub(super) async fn show_own_writes<K>(
         &self,
         cache: &Cache,
         informer: &Informer<K>,
         key: &ObjectKey,
     ) -> Result<()> {
-        let Some((token, bound)) = self.awaited(cache) else { return Ok(()) };
-        let wanted = match key.namespace() {
-            _ if !key.name().is_empty() => Wanted::Key(key),
-            Some(namespace) => Wanted::Namespace(namespace),
-            None => Wanted::All,
+        let Some((token, timeout)) = self.required_writes(cache) else {
+            return Ok(());
         };
-        if let Some(pending) = informer.own_writes(&token, wanted) {
-            pending.within(&informer.gvk().kind, bound).await?;
+        let wanted = match key.namespace() {
+            _ if !key.name().is_empty() => ReadScope::Key(key),
+            Some(namespace) => ReadScope::Namespace(namespace),
+            None => ReadScope::All,
+        };
+        if let Some(pending) = informer.pending_writes(&token, wanted) {
+            pending.within(&informer.gvk().kind, timeout).await?;
         }
-        // One that has ended keeps no account of writes: it cannot know what it lacks.
-        Ok(informer.check_lives()?)
+        // A stopped informer does not track writes, so it cannot tell which ones it lacks.
+        Ok(informer.check_open()?)
     }
 
-    /// A write that is about to be sent.
+    /// Registers a write that is about to be sent.
     pub(super) fn own_write(&self, verb: Verb, kind: &Discovered, key: &ObjectKey) -> OwnWrite<'_> {
         let cache = self.0.cache.as_ref().filter(|_| !self.0.settings.dry_run);
-        let Some(cache) = cache else { return OwnWrite::Unseen };
-        Token::writes(cache);
+        let Some(cache) = cache else {
+            return OwnWrite::NotRecorded;
+        };
+        Token::record_write(cache);
         let (token, kind) = (&self.0.family.token, kind.gvk());
         match verb {
-            Verb::Delete => OwnWrite::Delete { token, announced: cache.deleting(&kind, key) },
+            Verb::Delete => OwnWrite::Delete {
+                token,
+                announced: cache.announce_delete(&kind, key),
+            },
             Verb::DeleteCollection => OwnWrite::Collection { cache, token, kind },
             _ => OwnWrite::Object { cache, token, kind },
         }
     }
 }
 
-/// A write that is on its way. Dropped, it was not answered.
+/// Write in flight. Dropping it means that no response arrived.
 pub(super) enum OwnWrite<'a> {
-    /// Nobody will read it from a cache.
-    Unseen,
+    /// The write is not recorded: the client has no cache, or it is a dry run.
+    NotRecorded,
     Object {
         cache: &'a Cache,
         token: &'a Token,
@@ -155,7 +180,7 @@ pub(super) enum OwnWrite<'a> {
     },
     Delete {
         token: &'a Token,
-        announced: Announced,
+        announced: DeleteAnnouncements,
     },
     Collection {
         cache: &'a Cache,
@@ -165,12 +190,14 @@ pub(super) enum OwnWrite<'a> {
 }
 
 impl OwnWrite<'_> {
-    pub(super) fn answered(self, answer: &[u8]) {
+    pub(super) fn record_response(self, response: &[u8]) {
         match self {
-            Self::Unseen => {}
-            Self::Object { cache, token, kind } => cache.wrote(token, &kind, answer),
-            Self::Delete { token, announced } => announced.answered(token, answer),
-            Self::Collection { cache, token, kind } => cache.collected(token, &kind, answer),
+            Self::NotRecorded => {}
+            Self::Object { cache, token, kind } => cache.record_write(token, &kind, response),
+            Self::Delete { token, announced } => announced.record_response(token, response),
+            Self::Collection { cache, token, kind } => {
+                cache.record_collection_delete(token, &kind, response);
+            }
         }
     }
 }
@@ -188,7 +215,8 @@ mod tests {
     const LAG: Duration = Duration::from_secs(3);
 
     fn map(name: &str) -> ConfigMap {
-        serde_json::from_value(json!({"metadata": {"namespace": "default", "name": name}})).expect("a config map")
+        serde_json::from_value(json!({"metadata": {"namespace": "default", "name": name}}))
+            .expect("a config map")
     }
 
     fn all<K: 'static>() -> Query<K> {
@@ -203,28 +231,58 @@ mod tests {
     }
 
     impl Fixture {
-        /// A synced cache that hears of changes to config maps after `lag`.
+        /// Returns a synced cache that observes changes of config maps after `lag`.
         async fn new(lag: Duration) -> Self {
             let server = ApiServer::new(Options::default()).expect("a server without data starts");
-            // The first watch reports that there is nothing, and breaks. The next one is answered
-            // late.
-            server.faults().add(Fault::on("watch configmaps").drop_watch_after(1).times(1));
-            server.faults().add(Fault::on("watch configmaps").delay(lag));
+            // The first watch delivers nothing and breaks. The next one is answered after `lag`.
+            server
+                .faults()
+                .add(Fault::on("watch configmaps").drop_watch_after(1).times(1));
+            server
+                .faults()
+                .add(Fault::on("watch configmaps").delay(lag));
             let kube = kube_client::Client::new(server.service(), "default");
             let cache = Cache::new(kube.clone(), CacheOptions::default()).expect("a cache");
             let running = tokio::spawn(cache.clone().run_until(pending()));
-            cache.informer::<ConfigMap>().expect("it is new").await_synced().await.expect("it syncs");
-            cache.informer::<Secret>().expect("it is new").await_synced().await.expect("it syncs");
-            let client = Client::new(kube).expect("a client").with_cache(cache.clone());
-            Self { _server: server, cache, client, running }
+            cache
+                .informer::<ConfigMap>()
+                .expect("the kind is declared")
+                .await_synced()
+                .await
+                .expect("synced without an error");
+            cache
+                .informer::<Secret>()
+                .expect("the kind is declared")
+                .await_synced()
+                .await
+                .expect("synced without an error");
+            let client = Client::new(kube)
+                .expect("a client")
+                .with_cache(cache.clone());
+            Self {
+                _server: server,
+                cache,
+                client,
+                running,
+            }
         }
 
         async fn create(&self, name: &str) -> ObjectKey {
-            ObjectKey::of(&self.client.create(&map(name)).await.expect("it is new"))
+            ObjectKey::of(
+                &self
+                    .client
+                    .create(&map(name))
+                    .await
+                    .expect("the object is created"),
+            )
         }
 
         async fn has(&self, key: &ObjectKey) -> bool {
-            self.client.get::<ConfigMap>(key).await.expect("a read").is_some()
+            self.client
+                .get::<ConfigMap>(key)
+                .await
+                .expect("a read")
+                .is_some()
         }
     }
 
@@ -237,7 +295,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_read_in_a_reconcile_waits_for_writes_of_that_reconcile_only() {
         let fixture = Fixture::new(LAG).await;
-        let reconcile = || Token::of_reconcile(Reads::OfReconcile(BOUND));
+        let reconcile = || Token::of_reconcile(ReadPolicy::OfReconcile(OWN_WRITES_TIMEOUT));
         let (one, other) = (reconcile(), reconcile());
         let begun = Instant::now();
         let key = one.clone().scope(fixture.create("a")).await;
@@ -246,32 +304,64 @@ mod tests {
         let reads = async {
             assert!(!fixture.has(&key).await);
             assert!(!fixture.has(&ObjectKey::new("default", "c")).await);
-            assert!(fixture.client.list::<Secret>(&all()).await.expect("a read").is_empty());
+            assert!(
+                fixture
+                    .client
+                    .list::<Secret>(&all())
+                    .await
+                    .expect("a read")
+                    .is_empty()
+            );
         };
         other.scope(reads).await;
-        assert_eq!(begun.elapsed(), Duration::ZERO, "neither another reconcile's object nor another kind");
+        assert_eq!(
+            begun.elapsed(),
+            Duration::ZERO,
+            "neither another reconcile's object nor another kind"
+        );
 
         let everything = all::<ConfigMap>();
         let reads = async { futures::join!(fixture.has(&key), fixture.client.list(&everything)) };
         let (get, list) = one.scope(reads).await;
         assert!(get, "the reconcile sees what it created");
-        assert!(list.expect("a read").iter().any(|map| ObjectKey::of(&**map) == key), "also in a list");
+        assert!(
+            list.expect("a read")
+                .iter()
+                .any(|map| ObjectKey::of(&**map) == key),
+            "also in a list"
+        );
         assert!(begun.elapsed() > Duration::ZERO, "they have waited");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_read_in_a_reconcile_fails_if_the_cache_does_not_show_its_writes_in_time() {
-        let fixture = Fixture::new(BOUND * 10).await;
+        let fixture = Fixture::new(OWN_WRITES_TIMEOUT * 10).await;
         let reconcile = async {
             let (key, begun) = (fixture.create("a").await, Instant::now());
-            let get = fixture.client.get::<ConfigMap>(&key).await.expect_err("the cache is behind");
-            let list = fixture.client.list::<ConfigMap>(&all()).await.expect_err("the cache is behind");
+            let get = fixture
+                .client
+                .get::<ConfigMap>(&key)
+                .await
+                .expect_err("the cache is behind");
+            let list = fixture
+                .client
+                .list::<ConfigMap>(&all())
+                .await
+                .expect_err("the cache is behind");
             for error in [get, list] {
-                assert!(matches!(error, super::super::Error::Cache(CacheError::Behind { .. })), "{error}");
+                assert!(
+                    matches!(
+                        error,
+                        super::super::Error::Cache(CacheError::WriteNotObserved { .. })
+                    ),
+                    "{error}"
+                );
             }
-            assert_eq!(begun.elapsed(), BOUND * 2);
+            assert_eq!(begun.elapsed(), OWN_WRITES_TIMEOUT * 2);
         };
-        Token::of_reconcile(Reads::OfReconcile(BOUND)).scope(reconcile).await;
+        Token::of_reconcile(ReadPolicy::OfReconcile(OWN_WRITES_TIMEOUT))
+            .scope(reconcile)
+            .await;
     }
 
     #[tokio::test(start_paused = true)]
@@ -288,9 +378,15 @@ mod tests {
         let (cache, client) = (&fixture.cache, &fixture.client);
         assert!(!cache.is_caught_up(&one) && !cache.is_caught_up(&client.0.family.token));
         assert!(cache.is_caught_up(&other));
-        other.scope(client.caught_up()).await.expect("it has written nothing");
+        other
+            .scope(client.caught_up())
+            .await
+            .expect("it has written nothing");
         assert!(!cache.is_caught_up(&one), "and so has not waited");
-        one.clone().scope(client.caught_up()).await.expect("the watch comes back");
+        one.clone()
+            .scope(client.caught_up())
+            .await
+            .expect("the watch comes back");
         assert!(cache.is_caught_up(&one));
         assert!(fixture.has(&key).await);
     }

@@ -1,11 +1,12 @@
-//! What differs between two objects, as a JSON merge patch (RFC 7386).
+//! Difference of two objects as a JSON merge patch (RFC 7386).
 //!
-//! What holds: whoever has `base` and merges the difference has `changed`, but for nulls, which are the same as nothing; if that is so without it, there is
-//! none. Numbers are compared and sent as they are, also beyond 2^53.
+//! Invariant: applying the patch to `base` yields `changed`, where a null field is equal to a
+//! missing one. There is no patch if both are equal. Numbers are compared and sent without loss,
+//! also beyond 2^53.
 
 use serde_json::{Map, Value};
 
-/// `None` if nothing differs. Both are objects.
+/// Returns the patch between two objects; `None` if they are equal.
 pub(super) fn diff(base: &Value, changed: &Value) -> Option<Value> {
     let (Value::Object(base), Value::Object(changed)) = (base, changed) else {
         return (base != changed).then(|| changed.clone());
@@ -34,7 +35,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_set_changed_or_removed_is_sent_and_nothing_else() {
+    fn a_diff_has_the_set_changed_and_removed_fields() {
         let base = json!({"spec": {"count": 1, "note": "soon", "labels": {"a": "1"}, "list": [1, 2]}, "kind": "Order"});
         let changed = json!({"spec": {"count": 2, "labels": {"a": "1", "b": "2"}, "list": [1]}, "kind": "Order"});
         let patch = json!({"spec": {"count": 2, "note": null, "labels": {"b": "2"}, "list": [1]}});
@@ -43,25 +44,40 @@ mod tests {
     }
 
     #[test]
-    fn numbers_beyond_doubles_differ_by_one() {
-        let (base, changed) = (json!({"n": 9_007_199_254_740_992_i64}), json!({"n": 9_007_199_254_740_993_i64}));
+    fn integers_beyond_doubles_are_compared_exactly() {
+        let (base, changed) = (
+            json!({"n": 9_007_199_254_740_992_i64}),
+            json!({"n": 9_007_199_254_740_993_i64}),
+        );
         assert_eq!(diff(&base, &changed), Some(changed));
         let (base, changed) = (json!({"n": i64::MIN}), json!({"n": u64::MAX}));
-        assert_eq!(diff(&base, &changed).map(|patch| patch.to_string()), Some(r#"{"n":18446744073709551615}"#.into()));
+        assert_eq!(
+            diff(&base, &changed).map(|patch| patch.to_string()),
+            Some(r#"{"n":18446744073709551615}"#.into())
+        );
     }
 
     #[test]
     fn null_is_the_same_as_nothing() {
         assert_eq!(diff(&json!({"a": null}), &json!({})), None);
         assert_eq!(diff(&json!({}), &json!({"a": null})), None);
-        assert_eq!(diff(&json!({"a": 1}), &json!({"a": null})), Some(json!({"a": null})));
-        assert_eq!(diff(&json!({"a": {}}), &json!({})), Some(json!({"a": null})), "an empty object is something");
+        assert_eq!(
+            diff(&json!({"a": 1}), &json!({"a": null})),
+            Some(json!({"a": null}))
+        );
+        assert_eq!(
+            diff(&json!({"a": {}}), &json!({})),
+            Some(json!({"a": null})),
+            "an empty object is something"
+        );
         assert_eq!(diff(&json!({}), &json!({"a": {}})), Some(json!({"a": {}})));
     }
 
-    /// RFC 7386, as it is written there.
+    /// Applies a merge patch with the algorithm of RFC 7386.
     fn merge(target: &mut Value, patch: &Value) {
-        let Value::Object(patch) = patch else { return target.clone_from(patch) };
+        let Value::Object(patch) = patch else {
+            return target.clone_from(patch);
+        };
         if !target.is_object() {
             *target = json!({});
         }
@@ -74,7 +90,7 @@ mod tests {
         }
     }
 
-    /// Without the nulls in objects; in lists they count.
+    /// Removes nulls from objects, but not from lists.
     fn bare(value: &Value) -> Value {
         match value {
             Value::Object(map) => map
@@ -87,8 +103,11 @@ mod tests {
     }
 
     fn value() -> impl Strategy<Value = Value> {
-        let leaf =
-            prop_oneof![Just(Value::Null), any::<bool>().prop_map(Value::from), any::<i64>().prop_map(Value::from)];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from)
+        ];
         leaf.prop_recursive(3, 16, 3, |inner| {
             prop_oneof![
                 proptest::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
@@ -100,7 +119,7 @@ mod tests {
 
     steersman_testkit::properties! {
         #[test]
-        fn who_merges_the_difference_has_the_other(
+        fn merging_the_diff_yields_the_changed_object(
             base in proptest::collection::btree_map("[abc]", value(), 0..4),
             changed in proptest::collection::btree_map("[abc]", value(), 0..4),
         ) {

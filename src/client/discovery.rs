@@ -1,13 +1,14 @@
-//! Where kinds are on the server: the REST mapper.
+//! Discovery: maps kinds to resources, like the REST mapper of client-go.
 //!
-//! What holds: nothing is guessed. A resource is what a type says, or what the server has said of its group and version; that is kept until the server
-//! denies it, and what it does not have is asked for again each time. Who asks at the same time shares one request; a no that was
-//! asked for earlier is nobody else's answer.
+//! Invariant: resources are never guessed. A resource is declared by the Rust type, or listed by
+//! the API server for its group and version. A found resource is cached until a request shows that
+//! it is gone. A missing kind is discovered again each time. Concurrent callers share one request,
+//! but a caller does not accept a negative answer to a request that started before its own call.
 //!
-//! "No" is said only if the server has listed what it has, and the kind is not among it. That nothing is found at a path is no such answer: a proxy that has lost
-//! its server says so of everything.
+//! A kind is missing only if the API server has listed its resources without it. A 404 for a path
+//! is not sufficient, because a proxy without a backend answers everything with 404.
 
-use super::{Error, Link, ResponseTimeout, Result};
+use super::{CountedClient, Error, ResponseTimeout, Result};
 use crate::object::{KubeObject, ObjectKey};
 use hashbrown::HashMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroupList, APIResourceList, APIVersions};
@@ -16,20 +17,22 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
-/// Where a kind is on the server.
+/// Resource of a kind on the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Discovered {
-    /// Its group, version, kind and plural.
+    /// Group, version, kind and plural name.
     pub resource: ApiResource,
-    /// Whether its objects live in namespaces.
+    /// Whether objects of the kind have a namespace.
     pub namespaced: bool,
-    /// Whether the server has said that their status is written apart.
+    /// Whether discovery has listed a `status` subresource.
     status: bool,
 }
 
 impl Discovered {
-    /// The key of an object of this kind: the namespace counts only if the kind has one.
+    /// Returns the key of an object of this kind.
+    ///
+    /// The key of a cluster-scoped object has no namespace.
     ///
     /// ```
     /// # use steersman::{client::Discovered, object::ObjectKey};
@@ -38,105 +41,189 @@ impl Discovered {
     /// # }
     /// ```
     pub fn key(&self, namespace: Option<&str>, name: &str) -> ObjectKey {
-        ObjectKey::new(namespace.filter(|_| self.namespaced).unwrap_or_default(), name)
+        ObjectKey::new(
+            namespace.filter(|_| self.namespaced).unwrap_or_default(),
+            name,
+        )
     }
 
-    /// The kind.
+    /// Returns group, version and kind.
     pub fn gvk(&self) -> GroupVersionKind {
-        let ApiResource { group, version, kind, .. } = &self.resource;
+        let ApiResource {
+            group,
+            version,
+            kind,
+            ..
+        } = &self.resource;
         GroupVersionKind::gvk(group, version, kind)
     }
 
-    /// As the type says, if it does.
+    /// Returns the resource that the Rust type declares, if it does.
     pub(super) fn of<K: KubeObject>() -> Option<Self> {
         let (resource, namespaced) = K::static_resource()?;
         Some(Self::typed(resource, namespaced))
     }
 
     pub(super) fn typed(resource: ApiResource, namespaced: bool) -> Self {
-        Self { resource, namespaced, status: false }
+        Self {
+            resource,
+            namespaced,
+            status: false,
+        }
     }
 
-    /// `/apis/apps/v1/namespaces/default/deployments`
+    /// Returns the path, such as `/apis/apps/v1/namespaces/default/deployments`.
     pub(super) fn path(&self, namespace: Option<&str>) -> String {
         DynamicObject::url_path(&self.resource, namespace)
     }
 }
 
-/// A resource, as the server lists it.
-struct Listed {
+/// Resource from a discovery response.
+struct ListedResource {
     found: Discovered,
-    /// Whether its objects can be read.
+    /// Whether the resource supports `get`.
     readable: bool,
 }
 
-/// The result of a discovery request that all callers who wait for it share.
-type Shared = Result<Vec<Listed>, ResponseTimeout>;
+/// Result of a discovery request that concurrent callers share.
+type Shared = Result<Vec<ListedResource>, ResponseTimeout>;
 
-/// What the server has said of kinds, shared by a client and what was made from it.
+/// Discovered kinds, shared by a client and all clients derived from it.
 #[derive(Default)]
 pub(super) struct Kinds(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     known: HashMap<GroupVersionKind, Arc<Discovered>>,
-    /// Questions without an answer yet, by `apiVersion`.
-    asked: HashMap<String, Arc<OnceCell<Shared>>>,
+    /// Discovery requests in flight by `apiVersion`.
+    in_flight: HashMap<String, Arc<OnceCell<Shared>>>,
 }
 
 impl Kinds {
-    pub(super) async fn find(&self, link: &Link, kind: &GroupVersionKind) -> Result<Option<Arc<Discovered>>> {
-        self.find_with(link, kind, |_| true).await
+    pub(super) async fn find(
+        &self,
+        client: &CountedClient,
+        kind: &GroupVersionKind,
+    ) -> Result<Option<Arc<Discovered>>> {
+        self.find_with(client, kind, |_| true).await
     }
 
-    /// Whether the status of a kind is written apart; false also if there is no such kind. Definitions gain that, so what has not had it is asked for again.
-    pub(super) async fn has_status(&self, link: &Link, kind: &GroupVersionKind) -> Result<bool> {
-        Ok(self.find_with(link, kind, |found| found.status).await?.is_some_and(|found| found.status))
+    /// Returns whether the kind is served with a `status` subresource.
+    ///
+    /// A CRD can add it later, so a cached resource without one is discovered again.
+    pub(super) async fn has_status(
+        &self,
+        client: &CountedClient,
+        kind: &GroupVersionKind,
+    ) -> Result<bool> {
+        Ok(self
+            .find_with(client, kind, |found| found.status)
+            .await?
+            .is_some_and(|found| found.status))
     }
 
-    /// One that is known not to be `enough` is asked for again. What others asked for before may be older than what is there now: if it says no, this asks itself.
+    /// Returns the resource, from the cache if it `is_sufficient`.
+    ///
+    /// A shared request may be older than this call. If its answer is not
+    /// sufficient, discovers once more.
     async fn find_with(
         &self,
-        link: &Link,
+        client: &CountedClient,
         kind: &GroupVersionKind,
-        enough: fn(&Discovered) -> bool,
+        is_sufficient: fn(&Discovered) -> bool,
     ) -> Result<Option<Arc<Discovered>>> {
-        let known = self.0.lock().known.get(kind).filter(|known| enough(known)).cloned();
+        let known = self
+            .0
+            .lock()
+            .known
+            .get(kind)
+            .filter(|known| is_sufficient(known))
+            .cloned();
         if known.is_some() {
             return Ok(known);
         }
-        let (found, shared) = self.ask(link, kind).await;
-        // A shared time-out is final: asking again for each caller would add up the limits.
+        self.discover_uncached(client, kind, is_sufficient).await
+    }
+
+    /// Returns the resource in each served version of its group, the preferred version first.
+    ///
+    /// Does not use the cached resources, because versions come and go.
+    pub(super) async fn find_versions(
+        &self,
+        client: &CountedClient,
+        group: &str,
+        kind: &str,
+    ) -> Result<Vec<Arc<Discovered>>> {
+        let mut found = Vec::new();
+        for version in served_versions(client, group).await? {
+            let kind = GroupVersionKind::gvk(group, &version, kind);
+            found.extend(self.discover_uncached(client, &kind, |_| true).await?);
+        }
+        Ok(found)
+    }
+
+    /// Returns the cached plural name of a kind, which is the same in all versions.
+    pub(super) fn known_plural(&self, group: &str, kind: &str) -> Option<String> {
+        let state = self.0.lock();
+        let mut known = state.known.values().map(|known| &known.resource);
+        known
+            .find(|known| known.group == group && known.kind == kind)
+            .map(|known| known.plural.clone())
+    }
+
+    /// Discovers a kind, whether it is cached or not.
+    async fn discover_uncached(
+        &self,
+        client: &CountedClient,
+        kind: &GroupVersionKind,
+        is_sufficient: fn(&Discovered) -> bool,
+    ) -> Result<Option<Arc<Discovered>>> {
+        let (found, shared) = self.discover_shared(client, kind).await;
+        // A shared timeout is final: asking again for each caller would add up the limits.
         let is_final = match &found {
-            Ok(found) => found.as_deref().is_some_and(enough),
+            Ok(found) => found.as_deref().is_some_and(is_sufficient),
             Err(error) => error.is_timeout(),
         };
         if !shared || is_final {
             return found;
         }
-        // Whoever asks by now has begun later than this.
-        self.ask(link, kind).await.0
+        // A request that is shared now started after this call.
+        self.discover_shared(client, kind).await.0
     }
 
-    /// What the server says; and whether somebody else had asked already.
-    async fn ask(&self, link: &Link, kind: &GroupVersionKind) -> (Result<Option<Arc<Discovered>>>, bool) {
+    /// Discovers a kind. The flag is true if another caller had started the request.
+    async fn discover_shared(
+        &self,
+        client: &CountedClient,
+        kind: &GroupVersionKind,
+    ) -> (Result<Option<Arc<Discovered>>>, bool) {
         let api_version = kind.api_version();
-        let asked = self.0.lock().asked.entry(api_version.clone()).or_default().clone();
+        let cell = self
+            .0
+            .lock()
+            .in_flight
+            .entry(api_version.clone())
+            .or_default()
+            .clone();
         let mut shared = true;
-        // Who is first asks; if that one goes away or fails, the next one does.
+        // The first caller sends the request. If it is cancelled or fails, the next one does.
         let first = || {
             shared = false;
-            ask(link, kind)
+            discover(client, kind)
         };
-        let found = match asked.get_or_try_init(first).await {
-            Ok(Ok(all)) => the_one(all, kind),
+        let found = match cell.get_or_try_init(first).await {
+            Ok(Ok(all)) => select_resource(all, kind),
             Ok(Err(timeout)) => Err(Error::Timeout(*timeout)),
             Err(error) => return (Err(error), shared),
         };
         let mut state = self.0.lock();
-        // Answered: who comes now asks anew.
-        if state.asked.get(&api_version).is_some_and(|current| Arc::ptr_eq(current, &asked)) {
-            state.asked.remove(&api_version);
+        // The request is complete, so later callers start a new one.
+        if state
+            .in_flight
+            .get(&api_version)
+            .is_some_and(|current| Arc::ptr_eq(current, &cell))
+        {
+            state.in_flight.remove(&api_version);
         }
         match &found {
             Ok(Some(found)) => state.known.insert(kind.clone(), found.clone()),
@@ -145,39 +232,59 @@ impl Kinds {
         (found, shared)
     }
 
-    /// It is not there any more.
+    /// Removes a resource that is not served any more.
     pub(super) fn forget(&self, kind: &GroupVersionKind) {
         self.0.lock().known.remove(kind);
     }
 }
 
-/// The one that is meant by a kind. `OpenShift` has two of some: what is there, and what can only be made.
-fn the_one(all: &[Listed], kind: &GroupVersionKind) -> Result<Option<Arc<Discovered>>> {
-    let mut of_kind: Vec<_> = all.iter().filter(|listed| listed.found.resource.kind == kind.kind).collect();
+/// Selects the resource of a kind, preferring those that can be read.
+///
+/// `OpenShift` serves two resources for some kinds, one of which supports only `create`.
+fn select_resource(
+    all: &[ListedResource],
+    kind: &GroupVersionKind,
+) -> Result<Option<Arc<Discovered>>> {
+    let mut of_kind: Vec<_> = all
+        .iter()
+        .filter(|listed| listed.found.resource.kind == kind.kind)
+        .collect();
     if of_kind.iter().any(|listed| listed.readable) {
         of_kind.retain(|listed| listed.readable);
     }
     match &*of_kind {
         [] => Ok(None),
-        [one] => Ok(Some(Arc::new(one.found.clone()))),
+        [resource] => Ok(Some(Arc::new(resource.found.clone()))),
         several => {
-            let resources: Vec<_> = several.iter().map(|listed| &*listed.found.resource.plural).collect();
+            let resources: Vec<_> = several
+                .iter()
+                .map(|listed| &*listed.found.resource.plural)
+                .collect();
             let kind = format!("{} {}", kind.api_version(), kind.kind);
-            Err(Error::AmbiguousKind { kind, resources: resources.join(", ") })
+            Err(Error::AmbiguousKind {
+                kind,
+                resources: resources.join(", "),
+            })
         }
     }
 }
 
-/// Returns the resources of a group and version, none if the API server does not serve it.
-async fn ask(link: &Link, kind: &GroupVersionKind) -> Result<Shared> {
-    let list = match served_resources(link, kind).await {
+/// Returns the resources of a group and version, none if it is not served.
+async fn discover(client: &CountedClient, kind: &GroupVersionKind) -> Result<Shared> {
+    let list = match served_resources(client, kind).await {
         Err(Error::Timeout(timeout)) => return Ok(Err(timeout)),
         list => list?.unwrap_or_default(),
     };
-    let (parts, objects): (Vec<_>, Vec<_>) =
-        list.resources.into_iter().partition(|resource| resource.name.contains('/'));
-    let has_status = |plural: &str| parts.iter().any(|part| part.name.strip_suffix("/status") == Some(plural));
-    let listed = objects.into_iter().map(|resource| Listed {
+    let (parts, objects): (Vec<_>, Vec<_>) = list
+        .resources
+        .into_iter()
+        .partition(|resource| resource.name.contains('/'));
+    let has_status = |plural: &str| {
+        parts
+            .iter()
+            .any(|part| part.name.strip_suffix("/status") == Some(plural))
+    };
+    let listed = objects.into_iter().map(|resource| ListedResource {
         readable: resource.verbs.iter().any(|verb| verb == "get"),
         found: Discovered {
             status: has_status(&resource.name),
@@ -194,37 +301,73 @@ async fn ask(link: &Link, kind: &GroupVersionKind) -> Result<Shared> {
     Ok(Ok(listed.collect()))
 }
 
-/// Whether the server has said that it has no such kind, or the kind no such part.
-pub(super) async fn lacks(link: &Link, kind: &Discovered, part: Option<&str>) -> bool {
+/// Returns whether discovery shows that the kind or the subresource is missing.
+pub(super) async fn is_missing(
+    client: &CountedClient,
+    kind: &Discovered,
+    part: Option<&str>,
+) -> bool {
     let resource = &kind.resource;
     let has = |list: &APIResourceList| {
-        list.resources.iter().any(|listed| match (listed.name.split_once('/'), part) {
-            (None, None) => listed.kind == resource.kind,
-            (Some((plural, its)), Some(part)) => plural == resource.plural && its == part,
-            _ => false,
-        })
+        list.resources
+            .iter()
+            .any(|listed| match (listed.name.split_once('/'), part) {
+                (None, None) => listed.kind == resource.kind,
+                (Some((plural, its)), Some(part)) => plural == resource.plural && its == part,
+                _ => false,
+            })
     };
-    match served_resources(link, &kind.gvk()).await {
+    match served_resources(client, &kind.gvk()).await {
         Ok(list) => list.is_none_or(|list| !has(&list)),
         Err(_) => false,
     }
 }
 
-/// Returns what the API server serves of a group and version; `None` if it does not list that version.
+/// Returns the versions of a group, the preferred one first. Empty if no version is served.
+async fn served_versions(link: &CountedClient, group: &str) -> Result<Vec<String>> {
+    if group.is_empty() {
+        return Ok(link.get::<APIVersions>("/api").await?.versions);
+    }
+    let groups = link.get::<APIGroupList>("/apis").await?.groups;
+    let Some(group) = groups.into_iter().find(|listed| listed.name == group) else {
+        return Ok(Vec::new());
+    };
+    let preferred = group.preferred_version.map(|preferred| preferred.version);
+    let mut versions: Vec<_> = group
+        .versions
+        .into_iter()
+        .map(|version| version.version)
+        .collect();
+    versions.sort_by_key(|version| Some(version) != preferred.as_ref());
+    Ok(versions)
+}
+
+/// Returns the resources of a group and version; `None` if it is not listed.
+///
 /// A version that is listed and not served is an error.
-pub(crate) async fn served_resources(link: &Link, kind: &GroupVersionKind) -> Result<Option<APIResourceList>> {
+pub(crate) async fn served_resources(
+    client: &CountedClient,
+    kind: &GroupVersionKind,
+) -> Result<Option<APIResourceList>> {
     let core = kind.group.is_empty();
     let root = if core { "/api" } else { "/apis" };
-    let error = match link.get(&format!("{root}/{}", kind.api_version())).await {
+    let error = match client.get(&format!("{root}/{}", kind.api_version())).await {
         Ok(list) => return Ok(Some(list)),
         Err(error) if error.status().is_some_and(|status| status.code == 404) => error,
         Err(error) => return Err(error),
     };
     let is_listed = if core {
-        link.get::<APIVersions>(root).await?.versions.contains(&kind.version)
+        client
+            .get::<APIVersions>(root)
+            .await?
+            .versions
+            .contains(&kind.version)
     } else {
-        let groups = link.get::<APIGroupList>(root).await?.groups;
-        let mut versions = groups.iter().filter(|group| group.name == kind.group).flat_map(|group| &group.versions);
+        let groups = client.get::<APIGroupList>(root).await?.groups;
+        let mut versions = groups
+            .iter()
+            .filter(|group| group.name == kind.group)
+            .flat_map(|group| &group.versions);
         versions.any(|version| version.version == kind.version)
     };
     if is_listed { Err(error) } else { Ok(None) }

@@ -1,35 +1,37 @@
-//! What can go wrong with a read or a write. Each text says what to do next, or is the server's own.
+//! Errors of reads and writes.
 
-use super::{Discovered, ResponseTimeout, discreet::discreet};
+use super::{Discovered, ResponseTimeout, redact::redact};
 use crate::{
     cache::CacheError,
-    fence::Fenced,
+    fencing::Fenced,
     object::{DecodeError, ObjectKey},
 };
 use kube_core::{Status, response::reason};
 use std::{fmt, iter::successors, ops::Deref, time::Duration};
 
-/// What a call of the client gives.
+/// Result of a call of the client.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Whatever has gone wrong: what closures that are given to the client fail with.
+/// Error of a closure that is passed to the client.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A read or a write has failed.
+/// Error of a read or a write.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The cache cannot serve it.
+    /// The cache cannot serve the read.
     #[error(transparent)]
     Cache(#[from] CacheError),
-    /// The server has refused it, in its own words.
+    /// The API server rejected the request.
     #[error("{}", .0.message)]
-    Refused(#[source] Refusal),
+    Api(#[source] StatusError),
     /// The request got no response, or no client could be created.
     #[error("request to the API server failed")]
     Connection(#[source] ConnectionError),
     /// The response did not arrive in time. See [`ConnectionOptions`](super::ConnectionOptions).
-    #[error("request to the API server timed out: {0}; check the load of the API server and the network, or retry")]
+    #[error(
+        "request to the API server timed out: {0}; check the load of the API server and the network, or retry"
+    )]
     Timeout(ResponseTimeout),
     /// The response to a write did not arrive in time. The server may have applied the write.
     ///
@@ -45,160 +47,186 @@ pub enum Error {
         /// The part of the response that did not arrive.
         timeout: ResponseTimeout,
     },
-    /// A live list does not end: the API server returned the same page again, or page after page without
-    /// objects, also when it was asked for all objects at once.
-    #[error("cannot list {kind}: {reason}; check the proxies between this process and the API server")]
+    /// A live list does not end.
+    ///
+    /// The API server returned the same page again, or page after page without objects, also when
+    /// it was asked for all objects at once.
+    #[error(
+        "cannot list {kind}: {reason}; check the proxies between this process and the API server"
+    )]
     EndlessList {
         /// Kind of the objects.
         kind: String,
-        /// What the API server repeats.
+        /// Repeated part of the list.
         reason: &'static str,
     },
-    /// The answer does not fit the type.
+    /// The response does not match the Rust type.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// The object or the patch cannot be written as JSON.
-    #[error("cannot encode {kind} {key} as JSON; serialize its type with string keys and finite numbers")]
+    /// The object or the patch cannot be encoded as JSON.
+    #[error(
+        "cannot encode {kind} {key} as JSON; serialize its type with string keys and finite numbers"
+    )]
     Encode {
-        /// The kind.
+        /// Kind of the object.
         kind: String,
-        /// The object.
+        /// Key of the object.
         key: ObjectKey,
-        /// Why.
+        /// Cause of the failure.
         #[source]
         error: serde_json::Error,
     },
-    /// The server has no such kind, or the kind no such subresource.
-    #[error("the server has no {0}: is its definition installed, with that version and subresource?")]
+    /// The API server does not serve the kind or the subresource.
+    #[error(
+        "the API server does not serve {0}; install its CRD, and check the version and the \
+         subresource"
+    )]
     NoSuchKind(String),
-    /// Several resources of the server are of this kind.
-    #[error("{kind} is any of {resources} on the server: use a type, which names one of them, or `client.kube()`")]
+    /// Several resources of the API server have this kind.
+    #[error(
+        "cannot choose a resource of {kind}: the API server serves {resources}; use a type that \
+         names one of them, or `client.kube()`"
+    )]
     AmbiguousKind {
-        /// With its group and version.
+        /// Group, version and kind.
         kind: String,
-        /// Their plurals.
+        /// Plural names of the resources.
         resources: String,
     },
-    /// A dynamic object that does not say what it is.
-    #[error("{0} does not say its kind: set `types`, which are `apiVersion` and `kind`")]
+    /// A dynamic object does not declare its kind.
+    #[error("cannot send {0}: it has no kind; set `types`, which are `apiVersion` and `kind`")]
     NoKind(ObjectKey),
-    /// An object without a name.
-    #[error("{kind} has no name: set `metadata.name`")]
+    /// The object has no name.
+    #[error("cannot address {kind}: it has no name; set `metadata.name`")]
     NoName {
-        /// The kind.
+        /// Kind of the object.
         kind: String,
     },
-    /// What no object can be named, nor a namespace.
-    #[error("no {kind} can be named `{key}`: names are neither `.` nor `..`, and have no `/` and no `%` in them")]
+    /// The name or the namespace is not a valid path segment.
+    #[error(
+        "invalid name `{key}` of {kind}; use a name other than `.` and `..`, without `/` and `%`"
+    )]
     BadName {
-        /// The kind.
+        /// Kind of the object.
         kind: String,
-        /// As it was given.
+        /// Invalid key.
         key: ObjectKey,
     },
-    /// What no subresource can be named.
-    #[error("no part of {kind} is named `{name}`: a subresource is one part of a path, as `status` and `scale` are")]
+    /// The name of the subresource is not a valid path segment.
+    #[error("invalid subresource `{name}` of {kind}; use one path segment such as `status`")]
     BadSubresource {
-        /// The kind.
+        /// Kind of the object.
         kind: String,
-        /// As it was given.
+        /// Invalid name.
         name: String,
     },
-    /// An object of a kind that lives in namespaces, or a collection of them, without one.
-    #[error("{kind} {key} has no namespace: name one, or use `client.namespace(…)`")]
+    /// The namespace of a namespaced object or collection is missing.
+    #[error(
+        "cannot address {kind} {key}: it has no namespace; name one, or use `client.namespace(…)`"
+    )]
     NoNamespace {
-        /// The kind.
+        /// Kind of the object.
         kind: String,
-        /// The object.
+        /// Key of the object.
         key: ObjectKey,
     },
-    /// Something outside of the client's namespace.
+    /// The object is outside of the client's namespace.
     #[error(
-        "{kind} {key} is outside of namespace {namespace}, which this client is for: use one without `namespace(…)`"
+        "cannot access {kind} {key}: the client is restricted to namespace {namespace}; use a \
+         client without `namespace(…)`"
     )]
     OtherNamespace {
-        /// The kind.
+        /// Kind of the object.
         kind: String,
-        /// The object, or the namespace whose objects were meant, with an empty name.
+        /// Key of the object, without a name for a collection.
         key: ObjectKey,
-        /// The client's.
+        /// Namespace of the client.
         namespace: String,
     },
-    /// Who applies has to say who it is.
-    #[error("{kind} {key} cannot be applied by nobody: say who owns its fields with `client.field_owner(…)`")]
+    /// Server-side apply needs a field manager.
+    #[error("cannot apply {kind} {key}: no field manager set; call `client.field_owner(…)`")]
     NoFieldOwner {
-        /// The kind.
+        /// Kind of the object.
         kind: String,
-        /// The object.
+        /// Key of the object.
         key: ObjectKey,
     },
-    /// What is known is not the whole object.
-    #[error("only the metadata of {kind} {key} is here, and would replace the rest: did you mean to patch?")]
+    /// An update with only the metadata would remove the rest of the object.
+    #[error(
+        "cannot update {kind} {key}: only its metadata is known, and the update would remove the \
+         rest; use a patch"
+    )]
     MetadataOnly {
-        /// The kind.
+        /// Kind of the object.
         kind: String,
-        /// The object.
+        /// Key of the object.
         key: ObjectKey,
     },
-    /// What has changed cannot be told from what others have changed since.
-    #[error("{kind} {key} has no resourceVersion to patch from: use it as it was read")]
+    /// The base of a patch has no resource version, so conflicts cannot be detected.
+    #[error(
+        "cannot patch {kind} {key}: the base has no resourceVersion; pass the object as it was read"
+    )]
     NoResourceVersion {
-        /// The kind.
+        /// Kind of the object.
         kind: String,
-        /// The object.
+        /// Key of the object.
         key: ObjectKey,
     },
-    /// One object was to be deleted and no other, and which one it is was not said: it was not sent.
-    #[error("{kind} {key} has no uid to tell it from another of its name: use `Deleting::only` with it as it was read")]
+    /// The precondition of a deletion has no UID. The request was not sent.
+    #[error(
+        "cannot delete {kind} {key}: the precondition has no uid; pass the object to `delete_only` \
+         as it was read"
+    )]
     NoUid {
-        /// The kind.
+        /// Kind of the object.
         kind: String,
-        /// The object.
+        /// Key of the object.
         key: ObjectKey,
     },
-    /// The lease that it was to be done under is over: it was not sent.
+    /// The lease has ended. The request was not sent.
     #[error("cannot write {kind} {key}: the lease has ended")]
     Fenced {
-        /// The kind.
+        /// Kind of the object.
         kind: String,
-        /// The object.
+        /// Key of the object.
         key: ObjectKey,
-        /// Which lease.
+        /// Lease that has ended.
         #[source]
         fenced: Fenced,
     },
-    /// The lease that it was done under was over before there was an answer.
+    /// The lease ended before the response. The write may have been applied.
     #[error("write of {kind} {key} may have been done: the lease ended before the response")]
     FencedOnItsWay {
-        /// The kind.
+        /// Kind of the object.
         kind: String,
-        /// The object.
+        /// Key of the object.
         key: ObjectKey,
-        /// Which lease.
+        /// Lease that has ended.
         #[source]
         fenced: Fenced,
     },
-    /// What cannot be done in this way.
-    #[error("{kind} is not to be had like this: {what}")]
+    /// The client does not support the operation.
+    #[error("unsupported operation on {kind}: {reason}")]
     Unsupported {
-        /// The kind.
+        /// Kind of the object.
         kind: String,
-        /// What is meant, and what to do.
-        what: &'static str,
+        /// Reason and fix.
+        reason: &'static str,
     },
-    /// What was to change an object has failed.
+    /// The closure that changes the object failed.
     #[error(transparent)]
     Mutate(BoxError),
-    /// What was to change an object has made another one of it.
+    /// The closure changed the name or namespace of the object.
     #[error(
-        "{kind} {key} was changed into {changed}: leave name and namespace as they are, and name the object that is meant"
+        "cannot write {kind} {key}: the closure renamed it to {changed}; keep name and namespace, \
+         and call the client with the intended key"
     )]
     Renamed {
-        /// The kind.
+        /// Kind of the object.
         kind: String,
-        /// The object.
+        /// Key of the object before the change.
         key: ObjectKey,
-        /// What it is called now.
+        /// Key after the change.
         changed: ObjectKey,
     },
 }
@@ -237,11 +265,13 @@ fn causes<'a>(
     successors(first, |error| error.source())
 }
 
-/// What the server has said: its [`Status`]. As the source of an error it is the reason alone; the words are the error's own.
+/// Response that rejects a request, dereferences to its [`Status`].
+///
+/// Prints only the reason. The message is the text of [`Error::Api`].
 #[derive(Clone, Debug)]
-pub struct Refusal(Box<Status>);
+pub struct StatusError(Box<Status>);
 
-impl Deref for Refusal {
+impl Deref for StatusError {
     type Target = Status;
 
     fn deref(&self) -> &Status {
@@ -249,7 +279,7 @@ impl Deref for Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for StatusError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.reason.as_str() {
             "" => write!(f, "status {}", self.code),
@@ -258,99 +288,125 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for StatusError {}
 
 impl Error {
-    /// There is no such object: the server has said so, in a `Status` with that reason. A kind that does not exist is [`NoSuchKind`](Self::NoSuchKind), and a 404
-    /// without a reason, as a proxy's is that has lost its server, is no word of the server's; both are another matter.
+    /// Returns whether the API server reported that the object does not exist.
+    ///
+    /// False for a missing kind, which is [`NoSuchKind`](Self::NoSuchKind), and for a 404 without
+    /// the reason `NotFound`, such as that of a proxy without a backend.
     pub fn is_not_found(&self) -> bool {
-        self.status().is_some_and(|status| status.reason == reason::NOT_FOUND)
+        self.status()
+            .is_some_and(|status| status.reason == reason::NOT_FOUND)
     }
 
-    /// That something was not found, but not which object.
+    /// Returns whether the error is a 404 that does not name an object.
     pub(super) fn is_nameless_404(&self) -> bool {
-        let nameless = |status: &Status| status.details.as_ref().is_none_or(|details| details.name.is_empty());
-        self.status().is_some_and(|status| status.code == 404 && (!self.is_not_found() || nameless(status)))
+        let nameless = |status: &Status| {
+            status
+                .details
+                .as_ref()
+                .is_none_or(|details| details.name.is_empty())
+        };
+        self.status()
+            .is_some_and(|status| status.code == 404 && (!self.is_not_found() || nameless(status)))
     }
 
-    /// The server has no such kind, by its own list of what it has, or as far as the cache knows: then there is no such object either. Its definition may be
-    /// installed later.
-    pub fn is_absent(&self) -> bool {
-        matches!(self, Self::NoSuchKind(_) | Self::Cache(CacheError::Absent { .. }))
+    /// Returns whether the kind is missing, according to discovery or the cache.
+    ///
+    /// An object of the kind does not exist either. The CRD may be installed later.
+    pub fn is_kind_not_found(&self) -> bool {
+        matches!(
+            self,
+            Self::NoSuchKind(_) | Self::Cache(CacheError::KindNotFound { .. })
+        )
     }
 
-    /// There is such an object already.
+    /// Returns whether an object of that name already exists.
     pub fn is_already_exists(&self) -> bool {
-        self.status().is_some_and(|status| status.reason == reason::ALREADY_EXISTS)
+        self.status()
+            .is_some_and(|status| status.reason == reason::ALREADY_EXISTS)
     }
 
-    /// Somebody else wrote in between, or owns a field that was to be applied. Returned from a reconciler it is retried quietly.
+    /// Returns whether another client changed the object, or owns an applied field.
+    ///
+    /// A reconciler can return such an error: it is retried and logged at debug level only.
     pub fn is_conflict(&self) -> bool {
-        self.status().is_some_and(|status| status.reason == reason::CONFLICT)
+        self.status()
+            .is_some_and(|status| status.reason == reason::CONFLICT)
     }
 
-    /// The object is not as it may be: trying again does not help.
+    /// Returns whether validation rejected the object, so that a retry does not help.
     pub fn is_invalid(&self) -> bool {
-        self.status().is_some_and(|status| status.reason == reason::INVALID)
+        self.status()
+            .is_some_and(|status| status.reason == reason::INVALID)
     }
 
-    /// It was the leader's to do, and this process does not lead any more. See [`Fence`](crate::manager::election::Fence).
+    /// Returns whether the write needs a lease that this process has lost.
+    ///
+    /// See [`Fence`](crate::manager::election::Fence).
     pub fn is_fenced(&self) -> bool {
         matches!(self, Self::Fenced { .. } | Self::FencedOnItsWay { .. })
     }
 
-    /// Whether the response did not arrive in time: [`Timeout`](Self::Timeout) or
-    /// [`WriteTimeout`](Self::WriteTimeout).
+    /// Returns whether the response did not arrive in time.
+    ///
+    /// True for [`Timeout`](Self::Timeout) and [`WriteTimeout`](Self::WriteTimeout).
     pub fn is_timeout(&self) -> bool {
         matches!(self, Self::Timeout(_) | Self::WriteTimeout { .. })
     }
 
-    /// Returns the message of the API server, or else the text with all causes: for logs and states.
+    /// Returns the message of the API server, or the text with all causes, for logs.
     pub(crate) fn describe(&self) -> String {
         match self.status() {
             Some(status) => status.message.clone(),
-            None => causes(Some(self)).map(ToString::to_string).collect::<Vec<_>>().join(": "),
+            None => causes(Some(self))
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(": "),
         }
     }
 
-    /// Names the write that timed out.
+    /// Converts a timeout to that of a write of `key`.
     pub(super) fn of_write(self, kind: &Discovered, key: &ObjectKey) -> Self {
         match self {
-            Self::Timeout(timeout) => {
-                Self::WriteTimeout { kind: kind.resource.kind.clone(), key: key.clone(), timeout }
-            }
+            Self::Timeout(timeout) => Self::WriteTimeout {
+                kind: kind.resource.kind.clone(),
+                key: key.clone(),
+                timeout,
+            },
             other => other,
         }
     }
 
-    /// How long the server wants to be left alone for.
+    /// Returns the delay that the API server requests before a retry.
     pub fn retry_after(&self) -> Option<Duration> {
         let seconds = self.status()?.details.as_ref()?.retry_after_seconds;
         (seconds > 0).then(|| Duration::from_secs(seconds.into()))
     }
 
-    /// The server's own words, if it has refused.
+    /// Returns the response, if the API server rejected the request.
     pub fn status(&self) -> Option<&Status> {
         match self {
-            Self::Refused(refusal) => Some(refusal),
+            Self::Api(status) => Some(status),
             Self::Mutate(error) => error.downcast_ref::<Self>()?.status(),
             _ => None,
         }
     }
 }
 
-/// What a test lets the server say.
+/// Lets a test simulate a response of the API server.
 impl From<Status> for Error {
     fn from(status: Status) -> Self {
-        Self::Refused(Refusal(Box::new(status)))
+        Self::Api(StatusError(Box::new(status)))
     }
 }
 
-/// For what is done with [`Client::kube`](super::Client::kube).
+/// Converts errors of requests with [`Client::kube`](super::Client::kube).
 impl From<kube_client::Error> for Error {
     fn from(error: kube_client::Error) -> Self {
-        match discreet(error) {
-            kube_client::Error::Api(status) => Self::Refused(Refusal(status)),
+        match redact(error) {
+            kube_client::Error::Api(status) => Self::Api(StatusError(status)),
             other => Self::Connection(ConnectionError(other)),
         }
     }
@@ -362,7 +418,7 @@ impl From<ResponseTimeout> for Error {
     }
 }
 
-/// For writes of what need not be there.
+/// Turns "not found" errors into `None`, for objects that need not exist.
 ///
 /// ```
 /// use kube_core::Status;
@@ -373,7 +429,7 @@ impl From<ResponseTimeout> for Error {
 /// # Ok::<_, Error>(())
 /// ```
 pub trait IgnoreNotFound<T> {
-    /// `None` if there was no such object.
+    /// Returns `None` if the object does not exist.
     fn ignore_not_found(self) -> Result<Option<T>>;
 }
 
@@ -390,13 +446,15 @@ impl<T> IgnoreNotFound<T> for Result<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fence::Fence;
+    use crate::fencing::Fence;
     use kube_client::client::AuthError;
     use std::io;
 
     fn fenced() -> Fenced {
         let deadline = tokio::time::Instant::now();
-        Fence::new("default/web".into(), 7, deadline).check().expect_err("the deadline has passed")
+        Fence::new("default/web".into(), 7, deadline)
+            .check()
+            .expect_err("the deadline has passed")
     }
 
     /// Returns the text of an error with its causes, as a program prints it.
@@ -411,13 +469,46 @@ mod tests {
         let unauthorized = AuthError::ReadTokenFile(refused(), "/token".into());
         let no_json = serde_json::from_str::<u8>("x").expect_err("not a number");
         for (error, cause) in [
-            (kube_client::Error::Service(Box::new(refused())).into(), "connection refused"),
-            (kube_client::Error::ReadEvents(io::Error::other(refused())).into(), "connection refused"),
-            (kube_client::Error::Auth(unauthorized).into(), "connection refused"),
-            (Error::Encode { kind: kind(), key: key(), error: no_json }, "expected value"),
-            (Error::Fenced { kind: kind(), key: key(), fenced: fenced() }, "no longer leads"),
-            (Error::FencedOnItsWay { kind: kind(), key: key(), fenced: fenced() }, "no longer leads"),
-            (ResponseTimeout::Headers(Duration::from_secs(65)).into(), "no response within 65s"),
+            (
+                kube_client::Error::Service(Box::new(refused())).into(),
+                "connection refused",
+            ),
+            (
+                kube_client::Error::ReadEvents(io::Error::other(refused())).into(),
+                "connection refused",
+            ),
+            (
+                kube_client::Error::Auth(unauthorized).into(),
+                "connection refused",
+            ),
+            (
+                Error::Encode {
+                    kind: kind(),
+                    key: key(),
+                    error: no_json,
+                },
+                "expected value",
+            ),
+            (
+                Error::Fenced {
+                    kind: kind(),
+                    key: key(),
+                    fenced: fenced(),
+                },
+                "no longer leads",
+            ),
+            (
+                Error::FencedOnItsWay {
+                    kind: kind(),
+                    key: key(),
+                    fenced: fenced(),
+                },
+                "no longer leads",
+            ),
+            (
+                ResponseTimeout::Headers(Duration::from_secs(65)).into(),
+                "no response within 65s",
+            ),
         ] {
             let (described, printed) = (error.describe(), printed(error));
             assert_eq!(printed.matches(cause).count(), 1, "{printed}");

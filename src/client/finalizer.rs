@@ -1,28 +1,31 @@
-//! Finalizers: what has to be done before an object goes.
+//! Finalizers: cleanup before an object is deleted.
 //!
-//! What holds: nobody else's finalizer is ever added or taken off. Finalizers are a list, which is written as a whole; so it is written with the version
-//! that it was read with, and whoever was faster makes it a conflict.
+//! Invariant: finalizers of other controllers are never added or removed. The list of finalizers is
+//! written as a whole, with the resource version that was read, so a concurrent write is a
+//! conflict.
 
 use super::{Client, Result};
 use crate::object::{KubeObject, ObjectKey};
 use std::sync::Arc;
 
-/// How often `finish` starts again when others write at the same time.
+/// Attempts of `finish` if other clients write concurrently.
 const TRIES: usize = 5;
 
-/// Where an object with a finalizer of ours stands, from [`Client::finalizer`]. Match on it at the top of a reconcile.
+/// State of an object with a finalizer, returned by [`Client::finalizer`].
+///
+/// Match on it at the start of a reconcile.
 #[derive(Clone, Debug)]
 #[must_use]
 pub enum Finalize<K> {
-    /// Not being deleted, and the finalizer is on it.
+    /// The object has the finalizer and is not being deleted.
     Active(Arc<K>),
-    /// Being deleted: clean up, then [`Deletion::finish`].
+    /// The object is being deleted: clean up, then call [`Deletion::finish`].
     Deleting(Deletion<K>),
-    /// Being deleted, and our part is done.
+    /// The object is being deleted and does not have the finalizer any more.
     Released,
 }
 
-/// The right to take our finalizer off.
+/// Pending cleanup of an object that is being deleted.
 #[derive(Clone, Debug)]
 #[must_use = "the object stays until `finish`"]
 pub struct Deletion<K> {
@@ -32,10 +35,13 @@ pub struct Deletion<K> {
 }
 
 impl Client {
-    /// Make sure that the finalizer is on the object, or say that it is time to clean up. `name` is `domain/name`.
+    /// Adds a finalizer to the object, or reports that it is time to clean up.
     ///
-    /// It is written once, and needs no request afterwards; a conflict if `object` is not the latest then. Do nothing that needs cleaning up before it is
-    /// `Active`.
+    /// `name` has the form `domain/name`. Do not create anything that needs cleanup before the
+    /// result is `Active`.
+    ///
+    /// Only the first call sends a request. It fails with a conflict if `object` is not the latest
+    /// version.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -43,13 +49,13 @@ impl Client {
     /// use k8s_openapi::api::core::v1::ConfigMap;
     /// use steersman::{client::Finalize, prelude::*, testing::{Env, TestServer}};
     ///
-    /// /// True when the object is done with.
+    /// /// Returns whether the object needs no further work.
     /// async fn reconcile(client: &Client, key: &ObjectKey) -> anyhow::Result<bool> {
     ///     let Some(map) = client.get::<ConfigMap>(key).await? else { return Ok(true) };
     ///     match client.finalizer(map, "shop.example/account").await? {
-    ///         Finalize::Active(_map) => {} // open the account
+    ///         Finalize::Active(_map) => {} // Open the account.
     ///         Finalize::Deleting(deletion) => {
-    ///             // close the account of `deletion.object()`
+    ///             // Close the account of `deletion.object()`.
     ///             deletion.finish().await?;
     ///         }
     ///         Finalize::Released => return Ok(true),
@@ -69,11 +75,23 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn finalizer<K: KubeObject>(&self, object: Arc<K>, name: &str) -> Result<Finalize<K>> {
+    pub async fn finalizer<K: KubeObject>(
+        &self,
+        object: Arc<K>,
+        name: &str,
+    ) -> Result<Finalize<K>> {
         let held = has_finalizer(&*object, name);
         if object.meta().deletion_timestamp.is_some() {
-            let deletion = || Deletion { client: self.clone(), object, name: name.into() };
-            return Ok(if held { Finalize::Deleting(deletion()) } else { Finalize::Released });
+            let deletion = || Deletion {
+                client: self.clone(),
+                object,
+                name: name.into(),
+            };
+            return Ok(if held {
+                Finalize::Deleting(deletion())
+            } else {
+                Finalize::Released
+            });
         }
         if held {
             return Ok(Finalize::Active(object));
@@ -82,22 +100,28 @@ impl Client {
         self.no_subresource(&kind)?;
         let mut held = (*object).clone();
         add_finalizer(&mut held, name);
-        self.patch_from(&*object, &held).await.map(|object| Finalize::Active(Arc::new(object)))
+        self.patch_from(&*object, &held)
+            .await
+            .map(|object| Finalize::Active(Arc::new(object)))
     }
 }
 
 impl<K: KubeObject> Deletion<K> {
-    /// What is being deleted, as it was given.
+    /// Returns the object that was passed to [`Client::finalizer`].
     pub fn object(&self) -> &Arc<K> {
         &self.object
     }
 
-    /// All is cleaned up: take the finalizer off, and let the object go.
+    /// Removes the finalizer after the cleanup, so that the object can be deleted.
     ///
-    /// Fine if that was done already or the object is gone. If others write to it at the same time it is read from the server and tried again, a few times;
-    /// then it is a conflict.
+    /// Succeeds if the finalizer or the object is already gone. After a conflict, it reads the
+    /// object from the API server and retries, up to five attempts in total.
     pub async fn finish(self) -> Result<()> {
-        let Self { client, object, name } = self;
+        let Self {
+            client,
+            object,
+            name,
+        } = self;
         let kind = client.kind_of(&*object).await?;
         client.no_subresource(&kind)?;
         let (key, uid) = (ObjectKey::of(&*object), object.meta().uid.clone());
@@ -114,7 +138,7 @@ impl<K: KubeObject> Deletion<K> {
                 Err(error) => return Err(error),
             }
             match client.get_live::<K>(&kind, &key).await? {
-                // Not one that has its name by now.
+                // Skip a new object of the same name.
                 Some(found) if found.meta().uid == uid => current = found,
                 _ => break,
             }
@@ -123,21 +147,32 @@ impl<K: KubeObject> Deletion<K> {
     }
 }
 
-/// Whether an object has a finalizer.
+/// Returns whether an object has a finalizer.
 pub fn has_finalizer(object: &impl KubeObject, name: &str) -> bool {
-    object.meta().finalizers.iter().flatten().any(|known| known == name)
+    object
+        .meta()
+        .finalizers
+        .iter()
+        .flatten()
+        .any(|known| known == name)
 }
 
-/// Put a finalizer on an object in hand, as in [`Client::create_or_patch`]; false if it has it. [`Client::finalizer`] also writes it.
+/// Adds a finalizer to an object in memory; returns false if it is present.
+///
+/// Use it in [`Client::create_or_patch`]. [`Client::finalizer`] also writes the object.
 pub fn add_finalizer(object: &mut impl KubeObject, name: &str) -> bool {
     let absent = !has_finalizer(object, name);
     if absent {
-        object.meta_mut().finalizers.get_or_insert_default().push(name.into());
+        object
+            .meta_mut()
+            .finalizers
+            .get_or_insert_default()
+            .push(name.into());
     }
     absent
 }
 
-/// Take a finalizer off an object in hand; false if it does not have it.
+/// Removes a finalizer from an object in memory; returns false if not present.
 pub fn remove_finalizer(object: &mut impl KubeObject, name: &str) -> bool {
     let present = has_finalizer(object, name);
     let finalizers = &mut object.meta_mut().finalizers;

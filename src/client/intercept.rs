@@ -1,8 +1,8 @@
-//! Calls, and who may come between them and their answers: for tests of what happens when the server says no, or says something else, or is not heard.
+//! Interceptors: replace or drop responses in tests.
 
 use super::{
     Client, Discovered, IgnoreNotFound, Result,
-    wire::{decode, unread},
+    wire::{decode, decode_error},
 };
 use crate::object::{KubeObject, ObjectKey};
 use bytes::Bytes;
@@ -11,14 +11,16 @@ use serde::de::Error;
 use serde_json::Value;
 use std::{any::Any, fmt, pin::Pin, sync::Arc};
 
-type Doing<'a> = Pin<Box<dyn Future<Output = Result<Answer>> + Send + 'a>>;
+type CallFuture<'a> = Pin<Box<dyn Future<Output = Result<Answer>> + Send + 'a>>;
 
-/// Stands between a client and what it calls, reads from the cache included. It sees each call; it may let it go on, now or after it has done something
-/// else, as a write through another client, so that there is a conflict; it may answer in its place, with an error made from a `Status` or with an
-/// object; and it sees the answer, and may give another.
+/// Intercepts the calls of a client, including reads from the cache.
 ///
-/// A write that was done, and for which it gives an error, is one whose answer was lost: the client knows nothing of it, and no read
-/// [waits](super::Consistency) for it.
+/// An interceptor can run the call, now or after another action such as a conflicting write. It can
+/// return an error made from a `Status`, or an object, instead of running the call. It can also
+/// replace the answer.
+///
+/// If it runs a write and returns an error, the response is lost: the client does not record the
+/// write, and no read [waits](super::Consistency) for it.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -36,14 +38,14 @@ type Doing<'a> = Pin<Box<dyn Future<Output = Result<Answer>> + Send + 'a>>;
 /// impl Interceptor for Stubborn {
 ///     async fn intercept(&self, call: &Call<'_>, next: Next<'_>) -> Result<Answer> {
 ///         match (call.verb, call.key.name()) {
-///             // It says no, and nothing is sent.
+///             // Reject the create without sending it.
 ///             (Verb::Create, "red") => Err(Status::failure("no red ones", "Forbidden").with_code(403).into()),
-///             // It is done, and nobody hears of it.
+///             // Send the create, and drop its response.
 ///             (Verb::Create, "blue") => {
 ///                 next.run().await?;
 ///                 Err(Status::failure("the connection is lost", "Timeout").with_code(504).into())
 ///             }
-///             // There is one, whatever the server has.
+///             // Return an object that does not exist on the server.
 ///             (Verb::Get, "green") => Ok(json!({"metadata": {"name": "green"}, "data": {"door": "green"}}).into()),
 ///             _ => next.run().await,
 ///         }
@@ -63,29 +65,33 @@ type Doing<'a> = Pin<Box<dyn Future<Output = Result<Answer>> + Send + 'a>>;
 /// # }
 /// ```
 pub trait Interceptor: Send + Sync + 'static {
-    /// Gives the answer. [`next.run().await`](Next::run) does the call; who does not call it answers in its place.
-    fn intercept(&self, call: &Call<'_>, next: Next<'_>) -> impl Future<Output = Result<Answer>> + Send;
+    /// Returns the answer to a call. [`next.run().await`](Next::run) performs the call.
+    fn intercept(
+        &self,
+        call: &Call<'_>,
+        next: Next<'_>,
+    ) -> impl Future<Output = Result<Answer>> + Send;
 }
 
-/// A call that is about to be done.
+/// Call that is about to be performed.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Call<'a> {
-    /// What is to be done.
+    /// Verb of the call.
     pub verb: Verb,
-    /// To what kind.
+    /// Kind of the object.
     pub kind: &'a GroupVersionKind,
-    /// To which object; the name is empty for all of a namespace, and where the server is to find one.
+    /// Key of the object, without a name for a collection or a generated name.
     pub key: &'a ObjectKey,
-    /// To which part of it.
+    /// Name of the subresource.
     pub subresource: Option<&'a str>,
-    /// Nothing will come of it.
+    /// Whether the call is a dry run.
     pub dry_run: bool,
-    /// What is sent: the object, the patch, or how to delete; null for a read.
+    /// Body of the request: object, patch or delete options; null for a read.
     pub body: &'a Value,
 }
 
-/// What a client can do.
+/// Operations of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Verb {
@@ -114,11 +120,11 @@ impl fmt::Display for Call<'_> {
     }
 }
 
-/// The call itself, which is yet to be done. Dropped, it is not.
-pub struct Next<'a>(Doing<'a>);
+/// The intercepted call. It is not performed if this is dropped.
+pub struct Next<'a>(CallFuture<'a>);
 
 impl Next<'_> {
-    /// Do it.
+    /// Performs the call.
     pub async fn run(self) -> Result<Answer> {
         self.0.await
     }
@@ -130,35 +136,36 @@ impl fmt::Debug for Next<'_> {
     }
 }
 
-/// What a call is answered with. To give another one, make it from JSON: `Ok(json!({…}).into())`.
+/// Answer to a call. Convert one from JSON with `Ok(json!({…}).into())`.
 ///
-/// It is the object; null if a get has found none; an array of objects for a list; and what the server says of a deletion, where anything means that it is
-/// done. An error that is a 404 means, for a get and for a deletion, that there was nothing.
-pub struct Answer(Given);
+/// An answer is an object, null if a get finds nothing, or an array of objects for a list. For a
+/// deletion, any value means success. A 404 error for a get or a deletion means that the object
+/// does not exist.
+pub struct Answer(AnswerSource);
 
-enum Given {
-    /// As the call gave it: objects from the cache stay those that are shared.
-    Done(Box<dyn Outcome>),
-    Made(Value),
+enum AnswerSource {
+    /// Result of the call itself, so that objects of the cache stay shared.
+    Performed(Box<dyn CallOutput>),
+    Replaced(Value),
 }
 
 impl Answer {
-    /// As the server writes it.
+    /// Returns the answer in the JSON format of the API server.
     pub fn json(&self) -> Value {
         match &self.0 {
-            Given::Done(outcome) => outcome.json(),
-            Given::Made(json) => json.clone(),
+            AnswerSource::Performed(outcome) => outcome.json(),
+            AnswerSource::Replaced(json) => json.clone(),
         }
     }
 
-    fn outcome<T: Outcome>(self, kind: &Discovered, key: &ObjectKey) -> Result<T> {
+    fn into_output<T: CallOutput>(self, kind: &Discovered, key: &ObjectKey) -> Result<T> {
         let json = match self.0 {
-            Given::Done(outcome) if (&*outcome as &dyn Any).is::<T>() => {
+            AnswerSource::Performed(outcome) if (&*outcome as &dyn Any).is::<T>() => {
                 let outcome: Box<dyn Any> = outcome;
                 return Ok(*outcome.downcast().expect("it is one"));
             }
-            Given::Done(outcome) => outcome.json(),
-            Given::Made(json) => json,
+            AnswerSource::Performed(outcome) => outcome.json(),
+            AnswerSource::Replaced(json) => json,
         };
         T::read(json, kind, key)
     }
@@ -166,27 +173,27 @@ impl Answer {
 
 impl From<Value> for Answer {
     fn from(json: Value) -> Self {
-        Self(Given::Made(json))
+        Self(AnswerSource::Replaced(json))
     }
 }
 
 impl fmt::Debug for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not what is in it, which may be secret.
+        // The content may be secret.
         f.write_str("Answer")
     }
 }
 
-/// What calls give.
-pub(super) trait Outcome: Any + Send {
+/// Results of calls.
+pub(super) trait CallOutput: Any + Send {
     fn json(&self) -> Value;
     fn read(json: Value, kind: &Discovered, key: &ObjectKey) -> Result<Self>
     where
         Self: Sized;
 }
 
-/// What a server has said, as it came.
-impl Outcome for Bytes {
+/// Unparsed response of the API server.
+impl CallOutput for Bytes {
     fn json(&self) -> Value {
         serde_json::from_slice(self).unwrap_or_default()
     }
@@ -195,49 +202,63 @@ impl Outcome for Bytes {
     }
 }
 
-impl Outcome for Option<Bytes> {
+impl CallOutput for Option<Bytes> {
     fn json(&self) -> Value {
-        self.as_ref().map(Outcome::json).unwrap_or_default()
+        self.as_ref().map(CallOutput::json).unwrap_or_default()
     }
     fn read(json: Value, kind: &Discovered, key: &ObjectKey) -> Result<Self> {
-        if json.is_null() { Ok(None) } else { Outcome::read(json, kind, key).map(Some) }
+        if json.is_null() {
+            Ok(None)
+        } else {
+            CallOutput::read(json, kind, key).map(Some)
+        }
     }
 }
 
-impl<K: KubeObject> Outcome for Option<Arc<K>> {
+impl<K: KubeObject> CallOutput for Option<Arc<K>> {
     fn json(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
     }
     fn read(json: Value, kind: &Discovered, key: &ObjectKey) -> Result<Self> {
-        if json.is_null() { Ok(None) } else { decode(kind, key, json.to_string().as_bytes()).map(Some) }
+        if json.is_null() {
+            Ok(None)
+        } else {
+            decode(kind, key, json.to_string().as_bytes()).map(Some)
+        }
     }
 }
 
-impl<K: KubeObject> Outcome for Vec<Arc<K>> {
+impl<K: KubeObject> CallOutput for Vec<Arc<K>> {
     fn json(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
     }
     fn read(json: Value, kind: &Discovered, key: &ObjectKey) -> Result<Self> {
         let Value::Array(items) = json else {
-            return Err(unread(kind, key)(Error::custom("an interceptor answers a list with an array")).into());
+            return Err(decode_error(kind, key)(Error::custom(
+                "the interceptor must return an array for a list",
+            ))
+            .into());
         };
-        items.into_iter().map(|item| decode(kind, key, item.to_string().as_bytes())).collect()
+        items
+            .into_iter()
+            .map(|item| decode(kind, key, item.to_string().as_bytes()))
+            .collect()
     }
 }
 
-/// An [`Interceptor`], whichever it is.
+/// Object-safe variant of [`Interceptor`].
 pub(super) trait Intercept: Send + Sync {
-    fn intercept<'a>(&'a self, call: &'a Call<'a>, next: Next<'a>) -> Doing<'a>;
+    fn intercept<'a>(&'a self, call: &'a Call<'a>, next: Next<'a>) -> CallFuture<'a>;
 }
 
 impl<I: Interceptor> Intercept for I {
-    fn intercept<'a>(&'a self, call: &'a Call<'a>, next: Next<'a>) -> Doing<'a> {
+    fn intercept<'a>(&'a self, call: &'a Call<'a>, next: Next<'a>) -> CallFuture<'a> {
         Box::pin(Interceptor::intercept(self, call, next))
     }
 }
 
 impl Client {
-    /// With somebody who stands between it and what it calls: for tests. The last one counts.
+    /// Returns a client with an interceptor, which replaces a previous one. For tests.
     #[must_use]
     pub fn intercepted(&self, interceptor: impl Interceptor) -> Self {
         let mut client = self.clone();
@@ -245,34 +266,56 @@ impl Client {
         client
     }
 
-    /// What every call goes through. It is pinned, so that those that nobody intercepts are not moved about.
-    pub(super) async fn through<T: Outcome>(
+    /// Passes a call to the interceptor, if there is one.
+    ///
+    /// The future is pinned by the caller, so that it is not moved if there is none.
+    pub(super) async fn intercept_call<T: CallOutput>(
         &self,
         verb: Verb,
         kind: impl FnOnce() -> Discovered,
         key: &ObjectKey,
         body: Option<Bytes>,
-        doing: Pin<&mut (impl Future<Output = Result<T>> + Send)>,
+        operation: Pin<&mut (impl Future<Output = Result<T>> + Send)>,
     ) -> Result<T> {
-        let Some(interceptor) = &self.0.interceptor else { return doing.await };
+        let Some(interceptor) = &self.0.interceptor else {
+            return operation.await;
+        };
         let (kind, settings) = (kind(), &self.0.settings);
         let (gvk, body) = (kind.gvk(), body.map(|body| body.json()).unwrap_or_default());
         let (subresource, dry_run) = (settings.subresource.as_deref(), settings.dry_run);
-        let call = Call { verb, kind: &gvk, key, subresource, dry_run, body: &body };
-        let next = Next(Box::pin(async { doing.await.map(|outcome| Answer(Given::Done(Box::new(outcome)))) }));
-        interceptor.intercept(&call, next).await?.outcome(&kind, key)
+        let call = Call {
+            verb,
+            kind: &gvk,
+            key,
+            subresource,
+            dry_run,
+            body: &body,
+        };
+        let next = Next(Box::pin(async {
+            operation
+                .await
+                .map(|outcome| Answer(AnswerSource::Performed(Box::new(outcome))))
+        }));
+        interceptor
+            .intercept(&call, next)
+            .await?
+            .into_output(&kind, key)
     }
 
-    /// The same of every get: a 404 means that there is none, also if it is the interceptor's.
-    pub(super) async fn got<T>(
+    /// Passes a get to the interceptor. A 404, also that of an interceptor, is `None`.
+    pub(super) async fn intercept_get<T>(
         &self,
         kind: impl FnOnce() -> Discovered,
         key: &ObjectKey,
-        doing: Pin<&mut (impl Future<Output = Result<Option<T>>> + Send)>,
+        operation: Pin<&mut (impl Future<Output = Result<Option<T>>> + Send)>,
     ) -> Result<Option<T>>
     where
-        Option<T>: Outcome,
+        Option<T>: CallOutput,
     {
-        Ok(self.through(Verb::Get, kind, key, None, doing).await.ignore_not_found()?.flatten())
+        Ok(self
+            .intercept_call(Verb::Get, kind, key, None, operation)
+            .await
+            .ignore_not_found()?
+            .flatten())
     }
 }

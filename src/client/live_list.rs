@@ -1,21 +1,23 @@
-//! The pages of a list from the API server.
+//! Pages of a list from the API server.
 //!
-//! Invariant: every page brings the list nearer to its end. A page that repeats the previous continue
-//! token or only known objects, or one page too many without objects, ends the list with a reason.
+//! Invariant: every page brings the list nearer to its end. A page that repeats the previous
+//! continue token or only known objects, or one page too many without objects, ends the list with a
+//! reason.
 
 use super::{
     Discovered, Result,
-    wire::{Page, decode, unread},
+    wire::{ListPage, decode, decode_error},
 };
 use crate::object::{KubeObject, ObjectKey};
 use hashbrown::HashSet;
 use std::sync::Arc;
 
-/// Pages without objects that may follow each other: an API server that filters many objects by a
-/// selector sends some.
+/// Maximum of consecutive pages without objects.
+///
+/// An API server that filters many objects by a selector sends some.
 const MAX_EMPTY_PAGES: usize = 100;
 
-/// The objects of the pages that were read so far.
+/// Objects of the pages that were read so far.
 pub(super) struct LiveList<K> {
     pub(super) found: Vec<Arc<K>>,
     /// Continue token of the next page; empty before the first page.
@@ -26,7 +28,7 @@ pub(super) struct LiveList<K> {
     empty_pages: usize,
 }
 
-/// What follows a page.
+/// State of the list after a page.
 pub(super) enum Next {
     Page,
     End,
@@ -36,15 +38,27 @@ pub(super) enum Next {
 
 impl<K: KubeObject> LiveList<K> {
     pub(super) fn new() -> Self {
-        Self { found: Vec::new(), token: String::new(), keys: HashSet::new(), empty_pages: 0 }
+        Self {
+            found: Vec::new(),
+            token: String::new(),
+            keys: HashSet::new(),
+            empty_pages: 0,
+        }
     }
 
     /// Adds the objects of a page.
-    pub(super) fn add(&mut self, kind: &Discovered, collection: &ObjectKey, page: &[u8]) -> Result<Next> {
-        let page: Page<'_> = serde_json::from_slice(page).map_err(unread(kind, collection))?;
+    pub(super) fn add(
+        &mut self,
+        kind: &Discovered,
+        collection: &ObjectKey,
+        page: &[u8],
+    ) -> Result<Next> {
+        let page: ListPage<'_> =
+            serde_json::from_slice(page).map_err(decode_error(kind, collection))?;
         let known = self.found.len();
         for item in page.items.unwrap_or_default() {
-            self.found.push(decode::<K>(kind, collection, item.get().as_bytes())?);
+            self.found
+                .push(decode::<K>(kind, collection, item.get().as_bytes())?);
         }
         let token = page.metadata.r#continue;
         if token.is_empty() {
@@ -54,13 +68,22 @@ impl<K: KubeObject> LiveList<K> {
             return Ok(Next::Endless("the API server repeats its continue token"));
         }
         let added = &self.found[known..];
-        let new = added.iter().filter(|object| self.keys.insert(ObjectKey::of(&***object))).count();
-        self.empty_pages = if added.is_empty() { self.empty_pages + 1 } else { 0 };
+        let new = added
+            .iter()
+            .filter(|object| self.keys.insert(ObjectKey::of(&***object)))
+            .count();
+        self.empty_pages = if added.is_empty() {
+            self.empty_pages + 1
+        } else {
+            0
+        };
         if new == 0 && !added.is_empty() {
             return Ok(Next::Endless("the API server sends the same page again"));
         }
         if self.empty_pages > MAX_EMPTY_PAGES {
-            return Ok(Next::Endless("the API server sends page after page without objects"));
+            return Ok(Next::Endless(
+                "the API server sends page after page without objects",
+            ));
         }
         self.token = token;
         Ok(Next::Page)

@@ -1,16 +1,18 @@
-//! Reads from the cache, writes to the server.
+//! Client that reads from the cache and writes to the API server.
 //!
-//! * [`Client`] has the verbs. Reads share what is in memory; a kind that was not declared there is an error, never a hidden watch. `client.live()` asks the
-//!   server instead.
-//! * Its modifiers give a client that differs in one setting: `client.status().update(&web)`, `client.dry_run().create(&web)`.
-//! * [`Client::dynamic`] has the verbs for a kind that is named at run time; its resource is [discovered](Client::discover), never guessed.
-//! * [`Client::create_or_patch`] makes an object as it is wanted, whether it is there or not; [`owner`] says what goes with what, and [`Client::finalizer`]
-//!   what has to be done before.
-//! * Cached reads show what was written through the same client before; in a reconcile, what that
-//!   reconcile wrote: [`Consistency`].
-//! * [`Error`] tells conflicts and absences apart; [`IgnoreNotFound`] drops the latter.
-//! * A request that the API server does not answer in time is an error: [`ConnectionOptions`] set the limits.
-//! * [`Interceptor`] lets a test answer in the server's place, or lose the answer.
+//! * [`Client`] has the verbs. Reads return cached objects, and fail for a kind that has no
+//!   declared informer. `client.live()` reads from the API server. Modifiers return a client with
+//!   one changed setting: `client.status().update(&web)`, `client.dry_run().create(&web)`.
+//! * [`Client::dynamic`] has the verbs for a kind that is named at run time. Its resource is
+//!   [discovered](Client::discover), and so are [the versions of a kind](Client::discover_kind).
+//! * [`Client::create_or_patch`] creates or changes an object. [`owner`] sets owner references, and
+//!   [`Client::finalizer`] runs cleanup before a deletion.
+//! * Cached reads include the earlier writes of the same client, or in a reconcile those of that
+//!   reconcile: see [`Consistency`].
+//!
+//! [`Error`] distinguishes conflicts from objects that are not found, and [`IgnoreNotFound`] drops
+//! the latter. [`ConnectionOptions`] limit the duration of requests. An [`Interceptor`] lets a test
+//! replace or drop the response of the API server.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -33,7 +35,7 @@
 //! changed.data.get_or_insert_default().insert("door".into(), "red".into());
 //! client.patch_from(&colors, &changed).await?;
 //! let key = ObjectKey::of(&colors);
-//! let now = client.get::<ConfigMap>(&key).await?.expect("it was made"); // from the cache, and not from before
+//! let now = client.get::<ConfigMap>(&key).await?.expect("it was made"); // cached, includes the patch
 //! assert_eq!(now.data, changed.data);
 //! assert!(client.delete::<ConfigMap>(&key).await?);
 //!
@@ -46,20 +48,20 @@
 mod change;
 mod connection;
 mod consistency;
+mod counted;
 mod diff;
 mod discovery;
-mod discreet;
-mod drive;
 mod dynamic;
 mod error;
 mod finalizer;
+mod inline_connection;
 mod intercept;
 mod limits;
-mod link;
 mod live_list;
 pub mod owner;
 mod patch;
 mod read;
+mod redact;
 mod settings;
 mod subresource;
 mod upsert;
@@ -70,34 +72,37 @@ pub use self::{
     change::Change,
     connection::Connection,
     consistency::Consistency,
+    counted::ClientMetrics,
     discovery::Discovered,
     dynamic::Dynamic,
-    error::{BoxError, ConnectionError, Error, IgnoreNotFound, Refusal, Result},
+    error::{BoxError, ConnectionError, Error, IgnoreNotFound, Result, StatusError},
     finalizer::{Deletion, Finalize, add_finalizer, has_finalizer, remove_finalizer},
     intercept::{Answer, Call, Interceptor, Next, Verb},
     limits::{ConnectionOptions, ResponseTimeout},
-    link::ClientMetrics,
-    patch::{Deleting, Patch, Propagation},
+    patch::delete_only,
     settings::Validation,
     subresource::Subresource,
 };
 pub(crate) use self::{
-    consistency::BOUND as OWN_WRITES_BOUND,
+    consistency::OWN_WRITES_TIMEOUT as OWN_WRITES_BOUND,
+    counted::{CountedClient, Requests},
     discovery::served_resources,
-    drive::{driving, poll_part},
-    link::{Link, Requests},
+    inline_connection::{poll_frame, with_inline_connections},
 };
 use self::{discovery::Kinds, intercept::Intercept, settings::Settings};
+pub use crate::rate_limit::Rate;
 use crate::{
     cache::{Cache, ledger::Token},
     object::{KubeObject, ObjectKey},
 };
 use kube_core::GroupVersionKind;
+pub use kube_core::params::{DeleteParams, Patch, Preconditions, PropagationPolicy};
 use std::{fmt, sync::Arc};
 
-/// Reads and writes. A handle; clones share everything. The modifiers give a client that differs in one setting, and shares the rest.
+/// Client for reads and writes. Clones share the connection and the cache.
 ///
-/// Reads give `None` for what does not exist; writes give the object as the server has it then.
+/// Modifiers return a client that differs in one setting. Reads return `None` for an object that
+/// does not exist. Writes return the object as stored by the API server.
 #[derive(Clone)]
 pub struct Client(Arc<Inner>);
 
@@ -109,26 +114,44 @@ struct Inner {
     settings: Settings,
 }
 
-/// What a client shares with all that were made from it.
+/// State shared by a client and all clients derived from it.
 struct Family {
-    link: Link,
+    client: CountedClient,
     kinds: Kinds,
-    /// Whose writes reads must show.
+    /// Identifies the writes that cached reads must include.
     token: Token,
 }
 
 impl Client {
-    /// Without a cache: every read is live. With a ready client as the connection it never fails. [`Connection::with_options`] sets the time limits of requests.
+    /// Creates a client without a cache, so that every read is live.
+    ///
+    /// [`Connection::with_options`] sets the time and rate limits of requests.
+    ///
+    /// # Errors
+    /// If the connection is a configuration from which no client can be created. An existing `kube`
+    /// client never fails.
     ///
     /// # Panics
-    /// If it is a configuration, and this is called outside of a tokio runtime.
+    /// If the connection is a configuration, and this is called outside of a tokio runtime.
     pub fn new(connection: impl Into<Connection>) -> Result<Self> {
-        let family = Family { link: connection.into().client()?, kinds: Kinds::default(), token: Token::default() };
+        let family = Family {
+            client: connection.into().client()?,
+            kinds: Kinds::default(),
+            token: Token::default(),
+        };
         let settings = Settings::default();
-        Ok(Self(Arc::new(Inner { family: Arc::new(family), cache: None, interceptor: None, settings })))
+        Ok(Self(Arc::new(Inner {
+            family: Arc::new(family),
+            cache: None,
+            interceptor: None,
+            settings,
+        })))
     }
 
-    /// One that reads from this cache, and waits for none of it but for its [own writes](Consistency): declare what is to be read, and let the cache run.
+    /// Returns a client that reads from `cache`.
+    ///
+    /// Reads wait only for the client's [own writes](Consistency). Declare the informers that are
+    /// read, and run the cache.
     #[must_use]
     pub fn with_cache(&self, cache: Cache) -> Self {
         let mut client = self.clone();
@@ -136,69 +159,118 @@ impl Client {
         client
     }
 
-    /// The verbs for a kind named at run time.
+    /// Returns the verbs for a kind that is named at run time.
     pub fn dynamic(&self, kind: &GroupVersionKind) -> Dynamic {
         Dynamic::new(self.clone(), kind.clone())
     }
 
-    /// Where a kind is on the server; `None` if it has listed what it has, and there is no such kind. Of several resources of one kind it is the one that can be
-    /// read; if that is not one, it is [`AmbiguousKind`](Error::AmbiguousKind).
+    /// Discovers the resource of a kind; `None` if the API server does not serve it.
     ///
-    /// What the server has said once is known from then on, to all clients that were made from one; what it did not have is asked for each time. Kinds with a
-    /// type need no discovery.
+    /// If several resources have this kind, returns the one that can be read, or
+    /// [`AmbiguousKind`](Error::AmbiguousKind) if there is not exactly one.
+    ///
+    /// All clients derived from the same client share the resources that were found. A missing kind
+    /// is discovered again on each call. Typed kinds need no discovery.
     pub async fn discover(&self, kind: &GroupVersionKind) -> Result<Option<Discovered>> {
-        let found = self.0.family.kinds.find(self.link(), kind).await?;
+        let found = self.0.family.kinds.find(self.counted(), kind).await?;
         Ok(found.map(Arc::unwrap_or_clone))
     }
 
-    /// For what is not here: logs, exec, watches of your own. It repeats what is refused only if it was given ready, and does so: see [`Connection`].
+    /// Discovers a kind in all versions of its group that the API server serves.
+    ///
+    /// Use it if only group and kind are known. The group's preferred version is the first, the
+    /// others follow in the order of the API server. Empty if no version has the kind. Sends a
+    /// request for the group and one for each of its versions, and uses no earlier result.
+    ///
+    /// ```
+    /// # use steersman::client::{Client, Result};
+    /// # async fn example(client: Client) -> Result<()> {
+    /// for found in client.discover_kind("cluster.x-k8s.io", "Cluster").await? {
+    ///     println!("{} in {}", found.resource.plural, found.resource.api_version);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn discover_kind(&self, group: &str, kind: &str) -> Result<Vec<Discovered>> {
+        let kinds = &self.0.family.kinds;
+        let found = kinds.find_versions(self.counted(), group, kind).await?;
+        Ok(found.into_iter().map(Arc::unwrap_or_clone).collect())
+    }
+
+    /// Discovers the plural name of a kind, which is the same in all versions.
+    ///
+    /// `None` if no served version of the group has the kind. A name that was found once is
+    /// cached like the resources of [`discover`](Self::discover). A missing kind is discovered
+    /// again on each call, see [`discover_kind`](Self::discover_kind).
+    pub async fn discover_plural(&self, group: &str, kind: &str) -> Result<Option<String>> {
+        if let Some(known) = self.0.family.kinds.known_plural(group, kind) {
+            return Ok(Some(known));
+        }
+        let found = self.discover_kind(group, kind).await?;
+        Ok(found.into_iter().next().map(|found| found.resource.plural))
+    }
+
+    /// Returns the `kube` client, for other requests such as logs, exec and watches.
+    ///
+    /// It retries requests only if it was passed in as a client that does so, see [`Connection`].
     /// [`ConnectionOptions`] do not apply to its requests, because some of them stream for hours.
     pub fn kube(&self) -> &kube_client::Client {
-        self.link().kube()
+        self.counted().kube()
     }
 
-    /// Where its requests are counted.
-    pub(crate) fn link(&self) -> &Link {
-        &self.0.family.link
+    /// Returns the connection that counts requests.
+    pub(crate) fn counted(&self) -> &CountedClient {
+        &self.0.family.client
     }
 
-    /// As the type says, or the server.
+    /// Returns the resource of the object's type, or discovers that of its kind.
     async fn kind_of<K: KubeObject>(&self, object: &K) -> Result<Arc<Discovered>> {
         if let Some(kind) = Discovered::of::<K>() {
             return Ok(Arc::new(kind));
         }
-        let kind = object.gvk().ok_or_else(|| Error::NoKind(ObjectKey::of(object)))?;
+        let kind = object
+            .gvk()
+            .ok_or_else(|| Error::NoKind(ObjectKey::of(object)))?;
         self.find(&kind).await
     }
 
     async fn find(&self, kind: &GroupVersionKind) -> Result<Arc<Discovered>> {
-        let found = self.0.family.kinds.find(self.link(), kind).await?;
+        let found = self.0.family.kinds.find(self.counted(), kind).await?;
         found.ok_or_else(|| Error::NoSuchKind(format!("{} {}", kind.api_version(), kind.kind)))
     }
 
-    /// What an answer means: that nothing was found, and not what, may be said of the object, of its kind, or by a proxy of everything.
-    async fn judged<T>(&self, kind: &Discovered, answer: Result<T>) -> Result<T> {
-        match answer {
-            // So that what asks stays small.
-            Err(error) if error.is_nameless_404() => Err(Box::pin(self.judge(kind, error)).await),
-            answer => answer,
+    /// Distinguishes a missing object from a missing kind.
+    ///
+    /// A 404 without the name of an object can mean either, or come from a proxy.
+    async fn classified<T>(&self, kind: &Discovered, response: Result<T>) -> Result<T> {
+        match response {
+            // Boxed to keep the futures of the callers small.
+            Err(error) if error.is_nameless_404() => {
+                Err(Box::pin(self.classify_error(kind, error)).await)
+            }
+            response => response,
         }
     }
 
-    /// If the server does not have even the kind, it has said all that it knows of it; unless it says so itself, the error is what it was.
-    async fn judge(&self, kind: &Discovered, error: Error) -> Error {
+    /// Returns `NoSuchKind` if discovery confirms it, else `error`.
+    async fn classify_error(&self, kind: &Discovered, error: Error) -> Error {
         self.0.family.kinds.forget(&kind.gvk());
         let part = self.0.settings.subresource.as_deref();
-        if !discovery::lacks(self.link(), kind, part).await {
+        if !discovery::is_missing(self.counted(), kind, part).await {
             return error;
         }
         let part = part.map(|part| format!("/{part}")).unwrap_or_default();
-        Error::NoSuchKind(format!("{} {}{part}", kind.resource.api_version, kind.resource.kind))
+        Error::NoSuchKind(format!(
+            "{} {}{part}",
+            kind.resource.api_version, kind.resource.kind
+        ))
     }
 }
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("cache", &self.0.cache).finish_non_exhaustive()
+        f.debug_struct("Client")
+            .field("cache", &self.0.cache)
+            .finish_non_exhaustive()
     }
 }

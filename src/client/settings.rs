@@ -1,10 +1,14 @@
-//! How a client does what it does: each modifier gives another client that differs in one thing. What is said last, nearest to the call, counts.
+//! Modifiers: return a client with one changed setting. The last call wins.
 
-use super::{Client, Consistency, Deleting, Error, Result};
+use super::{Client, Consistency, DeleteParams, Error, Result};
 use crate::object::ObjectKey;
 use form_urlencoded::Serializer;
 use std::sync::Arc;
 
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an independent modifier of the client"
+)]
 #[derive(Clone, Default)]
 pub(super) struct Settings {
     pub(super) live: bool,
@@ -15,18 +19,19 @@ pub(super) struct Settings {
     pub(super) force: bool,
     pub(super) namespace: Option<Arc<str>>,
     pub(super) validation: Option<Validation>,
-    pub(super) deleting: Deleting,
+    pub(super) without_lock: bool,
+    pub(super) delete_params: DeleteParams,
 }
 
-/// What the server does about fields that a kind does not have, or that are there twice.
+/// Handling of unknown and duplicate fields by the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Validation {
-    /// Refuse them.
+    /// Rejects the request.
     Strict,
-    /// Drop them, and say so in a header of the answer: what servers do by default.
+    /// Drops the fields and adds a warning header. Default of the API server.
     Warn,
-    /// Drop them in silence.
+    /// Drops the fields without a warning.
     Ignore,
 }
 
@@ -37,85 +42,123 @@ impl Client {
         client
     }
 
-    /// Read from the server: for what must be as new as can be, or is read too seldom to be kept.
+    /// Reads from the API server instead of the cache.
+    ///
+    /// Use it if the latest state is required, or for kinds that are not cached.
     #[must_use]
     pub fn live(&self) -> Self {
         self.with(|settings| settings.live = true)
     }
 
-    /// Write `status`, and nothing else: [`subresource`](Self::subresource) of that name.
+    /// Writes only the status, like [`subresource`](Self::subresource) with that name.
     #[must_use]
     pub fn status(&self) -> Self {
         self.subresource("status")
     }
 
-    /// Get, update, patch and apply a part of an object, which the server takes as the whole object: `status`, `ephemeralcontainers`, `resize`. Reads are
-    /// live. A part that is a kind of its own, as `scale` is, is asked for with [`subresource_of`](Self::subresource_of).
-    /// What cannot be a part of a path is [`BadSubresource`](Error::BadSubresource) when it is used.
+    /// Reads and writes a subresource that has the type of the object.
+    ///
+    /// Examples are `status`, `ephemeralcontainers` and `resize`. Reads are live. For a subresource
+    /// of another type, such as `scale`, use [`subresource_of`](Self::subresource_of). Calls fail
+    /// with [`BadSubresource`](Error::BadSubresource) if `name` is not a valid path segment.
     #[must_use]
     pub fn subresource(&self, name: &str) -> Self {
         self.with(|settings| settings.subresource = Some(name.into()))
     }
 
-    /// Let the server do everything to a write but keep it: checks, defaults and admission.
+    /// Validates writes without persisting them, including defaults and admission.
     #[must_use]
     pub fn dry_run(&self) -> Self {
         self.with(|settings| settings.dry_run = true)
     }
 
-    /// Who owns the fields that are written. Needed to apply; otherwise the server takes the name of the program.
+    /// Sets the field manager. Server-side apply requires one.
+    ///
+    /// Default: the API server derives it from the user agent.
     #[must_use]
     pub fn field_owner(&self, name: &str) -> Self {
         self.with(|settings| settings.field_owner = Some(name.into()))
     }
 
-    /// Take fields from their owners when applying, where it would be a conflict otherwise: what controllers do.
+    /// Takes over the fields of other managers in an apply, instead of a conflict.
+    ///
+    /// Controllers usually set it. Default: false.
     #[must_use]
     pub fn force(&self) -> Self {
         self.with(|settings| settings.force = true)
     }
 
-    /// Only this namespace: it is meant where none is named, another one is an error, and lists and deletions of many are of it alone. Kinds without
-    /// namespaces are as ever. What cannot be a part of a path is [`BadName`](Error::BadName) when it is used.
+    /// Restricts the client to a namespace.
+    ///
+    /// The namespace is the default for objects without one, and the scope of lists and collection
+    /// deletions. Objects in another namespace are an error. Cluster-scoped kinds are not affected.
+    /// Calls fail with [`BadName`](Error::BadName) if it is not a valid path segment.
     #[must_use]
     pub fn namespace(&self, namespace: &str) -> Self {
-        self.with(|settings| settings.namespace = Some(namespace.into()).filter(|name: &Arc<str>| !name.is_empty()))
+        self.with(|settings| {
+            settings.namespace = Some(namespace.into()).filter(|name: &Arc<str>| !name.is_empty());
+        })
     }
 
-    /// What to do about unknown fields of what is written; what the server does by default, otherwise.
+    /// Sets the validation of unknown fields. Default: that of the API server.
     #[must_use]
     pub fn validation(&self, validation: Validation) -> Self {
         self.with(|settings| settings.validation = Some(validation))
     }
 
-    /// How [`delete`](Self::delete) and [`delete_collection`](Self::delete_collection) do it.
+    /// Sets the options of deletions.
+    ///
+    /// They apply to [`delete`](Self::delete) and [`delete_collection`](Self::delete_collection).
+    /// [`delete_only`](super::delete_only) creates options for one object that was read. Default:
+    /// no preconditions, and the propagation and grace period of the kind.
     #[must_use]
-    pub fn deleting(&self, deleting: Deleting) -> Self {
-        self.with(|settings| settings.deleting = deleting)
+    pub fn delete_params(&self, params: DeleteParams) -> Self {
+        self.with(|settings| settings.delete_params = params)
+    }
+
+    /// Sets whether [`patch_from`](Self::patch_from) fails if its base is outdated.
+    ///
+    /// Without the lock, the patch is what Go's `client.MergeFrom` sends: changes of other clients
+    /// to other fields stay, and a list that both changed is the one that was written last.
+    /// Default: `true`.
+    #[must_use]
+    pub fn optimistic_lock(&self, lock: bool) -> Self {
+        self.with(|settings| settings.without_lock = !lock)
     }
 }
 
 impl Settings {
-    /// The key that is meant; the name may be empty.
+    /// Validates a key, whose name may be empty, and adds the default namespace.
     pub(super) fn key(&self, kind: &str, namespaced: bool, key: &ObjectKey) -> Result<ObjectKey> {
-        let bad = |key: ObjectKey| Err(Error::BadName { kind: kind.into(), key });
-        if !is_part_of_a_path(key.namespace().unwrap_or_default()) || !is_part_of_a_path(key.name()) {
+        let bad = |key: ObjectKey| {
+            Err(Error::BadName {
+                kind: kind.into(),
+                key,
+            })
+        };
+        if !is_part_of_a_path(key.namespace().unwrap_or_default()) || !is_part_of_a_path(key.name())
+        {
             return bad(key.clone());
         }
         match (key.namespace(), &self.namespace) {
             (None, _) if !namespaced => Ok(key.clone()),
             _ if !namespaced => Ok(ObjectKey::cluster_scoped(key.name())),
-            (Some(asked), Some(own)) if asked != &**own => {
-                Err(Error::OtherNamespace { kind: kind.into(), key: key.clone(), namespace: (&**own).into() })
-            }
+            (Some(requested), Some(own)) if requested != &**own => Err(Error::OtherNamespace {
+                kind: kind.into(),
+                key: key.clone(),
+                namespace: (&**own).into(),
+            }),
             (Some(_), _) => Ok(key.clone()),
             (None, Some(own)) if !is_part_of_a_path(own) => bad(ObjectKey::new(own, key.name())),
             (None, Some(own)) => Ok(ObjectKey::new(own, key.name())),
-            (None, None) => Err(Error::NoNamespace { kind: kind.into(), key: key.clone() }),
+            (None, None) => Err(Error::NoNamespace {
+                kind: kind.into(),
+                key: key.clone(),
+            }),
         }
     }
 
-    /// The same of an object that is to be read: it has a name.
+    /// Validates the key of an object, whose name must not be empty.
     pub(super) fn named(&self, kind: &str, namespaced: bool, key: &ObjectKey) -> Result<ObjectKey> {
         if key.name().is_empty() {
             return Err(Error::NoName { kind: kind.into() });
@@ -123,13 +166,22 @@ impl Settings {
         self.key(kind, namespaced, key)
     }
 
-    /// The same of a collection, whose key has no name: without a namespace it is all of them.
-    pub(super) fn collection(&self, kind: &str, namespaced: bool, namespace: Option<&str>) -> Result<ObjectKey> {
+    /// Returns the key of a collection, without a namespace for all namespaces.
+    pub(super) fn collection(
+        &self,
+        kind: &str,
+        namespaced: bool,
+        namespace: Option<&str>,
+    ) -> Result<ObjectKey> {
         let key = ObjectKey::new(namespace.unwrap_or_default(), "");
-        if key.namespace().is_none() && self.namespace.is_none() { Ok(key) } else { self.key(kind, namespaced, &key) }
+        if key.namespace().is_none() && self.namespace.is_none() {
+            Ok(key)
+        } else {
+            self.key(kind, namespaced, &key)
+        }
     }
 
-    /// What the server is told of a write.
+    /// Returns the query parameters of a write.
     pub(super) fn writing(&self, force: bool) -> Serializer<'static, String> {
         let mut query = Serializer::new(String::new());
         if self.dry_run {
@@ -148,7 +200,7 @@ impl Settings {
     }
 }
 
-/// What servers want of every name: that no other path can be made with it.
+/// Returns whether a name is a valid path segment.
 pub(super) fn is_part_of_a_path(name: &str) -> bool {
     !name.contains(['/', '%']) && name != "." && name != ".."
 }

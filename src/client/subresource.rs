@@ -1,9 +1,9 @@
-//! Parts of objects that are kinds of their own.
+//! Subresources whose type differs from that of the object.
 
 use super::{
     Client, Discovered, Patch, Result, Verb,
-    read::statically,
-    wire::{Asking, encode, unread},
+    read::static_kind,
+    wire::{ApiRequest, decode_error, encode},
 };
 use crate::object::{ObjectKey, StaticKind};
 use http::Method;
@@ -11,8 +11,10 @@ use kube_core::GroupVersionKind;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt, pin::pin, sync::Arc};
 
-/// A part of an object that is a kind of its own: `scale`, `eviction`, `token`, `binding`. From [`Client::subresource_of`], or from
-/// [`Dynamic::subresource_of`](super::Dynamic::subresource_of).
+/// Subresource with its own type: `scale`, `eviction`, `token`, `binding`.
+///
+/// [`Client::subresource_of`] and [`Dynamic::subresource_of`](super::Dynamic::subresource_of)
+/// create it.
 ///
 /// ```
 /// # use steersman::{client::{Client, Result}, object::ObjectKey};
@@ -29,77 +31,118 @@ use std::{fmt, pin::pin, sync::Arc};
 /// ```
 #[derive(Clone)]
 pub struct Subresource {
-    /// Of this part.
+    /// Client with the name of the subresource in its settings.
     client: Client,
-    of: Of,
+    kind: ObjectKind,
     key: ObjectKey,
 }
 
 #[derive(Clone)]
-enum Of {
+enum ObjectKind {
     Type(Arc<Discovered>),
     Kind(GroupVersionKind),
 }
 
 impl Client {
-    /// A part of an object that is a kind of its own; what is the object itself, as `status` is, is meant with [`subresource`](Self::subresource).
+    /// Returns a subresource whose type differs from that of the object.
+    ///
+    /// For `status` and others with the type of the object, use [`subresource`](Self::subresource).
     pub fn subresource_of<K: StaticKind>(&self, key: &ObjectKey, name: &str) -> Subresource {
-        Subresource { client: self.subresource(name), of: Of::Type(Arc::new(statically::<K>())), key: key.clone() }
+        Subresource {
+            client: self.subresource(name),
+            kind: ObjectKind::Type(Arc::new(static_kind::<K>())),
+            key: key.clone(),
+        }
     }
 }
 
 impl Subresource {
-    pub(super) fn named(client: &Client, kind: GroupVersionKind, key: &ObjectKey, name: &str) -> Self {
-        Self { client: client.subresource(name), of: Of::Kind(kind), key: key.clone() }
+    pub(super) fn named(
+        client: &Client,
+        kind: GroupVersionKind,
+        key: &ObjectKey,
+        name: &str,
+    ) -> Self {
+        Self {
+            client: client.subresource(name),
+            kind: ObjectKind::Kind(kind),
+            key: key.clone(),
+        }
     }
 
-    /// From the server; `None` if there is no such object.
+    /// Reads the subresource from the API server; `None` if the object does not exist.
     pub async fn get<S: DeserializeOwned>(&self) -> Result<Option<S>> {
-        let (kind, key) = self.place().await?;
+        let (kind, key) = self.resolve().await?;
         let read = pin!(async {
-            let asking = Asking::get(self.client.path(&kind, &key)?, false);
-            match self.client.judged(&kind, self.client.send(asking, false).await).await {
-                Ok(answer) => Ok(Some(answer)),
+            let request = ApiRequest::get(self.client.path(&kind, &key)?, false);
+            match self
+                .client
+                .classified(&kind, self.client.send(request, false).await)
+                .await
+            {
+                Ok(response) => Ok(Some(response)),
                 Err(error) if error.is_not_found() => Ok(None),
                 Err(error) => Err(error),
             }
         });
-        let answer = self.client.got(|| Discovered::clone(&kind), &key, read).await?;
-        let answer = answer.map(|answer| serde_json::from_slice(&answer).map_err(unread(&kind, &key)));
-        Ok(answer.transpose()?)
+        let response = self
+            .client
+            .intercept_get(|| Discovered::clone(&kind), &key, read)
+            .await?;
+        let response = response
+            .map(|response| serde_json::from_slice(&response).map_err(decode_error(&kind, &key)));
+        Ok(response.transpose()?)
     }
 
-    /// Ask for what this part does, as `eviction` and `token`. The answer may be of another type.
+    /// Posts to the subresource, such as `eviction` and `token`.
+    ///
+    /// The response may have another type than the body.
     pub async fn create<S: DeserializeOwned>(&self, body: &(impl Serialize + Sync)) -> Result<S> {
         self.send(Verb::Create, Method::POST, body).await
     }
 
-    /// Replace it.
+    /// Replaces the subresource.
     pub async fn update<S: Serialize + DeserializeOwned + Sync>(&self, body: &S) -> Result<S> {
         self.send(Verb::Update, Method::PUT, body).await
     }
 
-    /// Change it.
-    pub async fn patch<S: DeserializeOwned>(&self, patch: &Patch<impl Serialize + Sync>) -> Result<S> {
-        let (kind, key) = self.place().await?;
-        let answer = self.client.send_patch(&kind, &key, patch, false).await?;
-        Ok(serde_json::from_slice(&answer).map_err(unread(&kind, &key))?)
+    /// Patches the subresource.
+    pub async fn patch<S: DeserializeOwned>(
+        &self,
+        patch: &Patch<impl Serialize + Sync>,
+    ) -> Result<S> {
+        let (kind, key) = self.resolve().await?;
+        let response = self.client.send_patch(&kind, &key, patch, false).await?;
+        Ok(serde_json::from_slice(&response).map_err(decode_error(&kind, &key))?)
     }
 
-    async fn send<S: DeserializeOwned>(&self, verb: Verb, method: Method, body: &(impl Serialize + Sync)) -> Result<S> {
-        let (kind, key) = self.place().await?;
-        let mut asking = Asking::json(method, self.client.path(&kind, &key)?, encode(&kind, &key, body)?);
-        asking.query = self.client.0.settings.writing(false).finish();
-        let answer = self.client.done(verb, &kind, &key, asking).await?;
-        Ok(serde_json::from_slice(&answer).map_err(unread(&kind, &key))?)
+    async fn send<S: DeserializeOwned>(
+        &self,
+        verb: Verb,
+        method: Method,
+        body: &(impl Serialize + Sync),
+    ) -> Result<S> {
+        let (kind, key) = self.resolve().await?;
+        let mut request = ApiRequest::json(
+            method,
+            self.client.path(&kind, &key)?,
+            encode(&kind, &key, body)?,
+        );
+        request.query = self.client.0.settings.writing(false).finish();
+        let response = self.client.send_write(verb, &kind, &key, request).await?;
+        Ok(serde_json::from_slice(&response).map_err(decode_error(&kind, &key))?)
     }
 
-    async fn place(&self) -> Result<(Arc<Discovered>, ObjectKey)> {
-        let kind = match &self.of {
-            Of::Type(kind) => kind.clone(),
-            Of::Kind(kind) => self.client.find(kind).await?,
+    async fn resolve(&self) -> Result<(Arc<Discovered>, ObjectKey)> {
+        let kind = match &self.kind {
+            ObjectKind::Type(kind) => kind.clone(),
+            ObjectKind::Kind(kind) => self.client.find(kind).await?,
         };
-        let key = self.client.0.settings.key(&kind.resource.kind, kind.namespaced, &self.key)?;
+        let key = self
+            .client
+            .0
+            .settings
+            .key(&kind.resource.kind, kind.namespaced, &self.key)?;
         Ok((kind, key))
     }
 }
@@ -107,6 +150,9 @@ impl Subresource {
 impl fmt::Debug for Subresource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = &self.client.0.settings.subresource;
-        f.debug_struct("Subresource").field("key", &self.key).field("name", name).finish_non_exhaustive()
+        f.debug_struct("Subresource")
+            .field("key", &self.key)
+            .field("name", name)
+            .finish_non_exhaustive()
     }
 }

@@ -1,11 +1,14 @@
-//! Objects made as they are wanted, whether they are there or not.
+//! Create or update an object, depending on whether it exists.
 //!
-//! What holds: what is sent is what `mutate` has changed in the object as it was read, never what differs from an object that somebody has written down. So a
-//! field that the server has filled in stays, and what is as it is wanted costs no write. And what is sent has the version that was read: a conflict, if that
-//! is not the latest. What a transform has left out of an object in the cache is nothing that anybody wants to take away: where a write could, the object is read
-//! from the server before.
+//! Invariant: the request contains what `mutate` changed in the object that was read. Fields that
+//! the API server has defaulted stay, and an object that is up to date needs no write. The request
+//! has the resource version that was read, so a concurrent write is a conflict. If the write could
+//! remove fields that a transform dropped from the cached object, the object is read from the API
+//! server first.
 
-use super::{BoxError, Change, Client, Discovered, Error, Patch, Result, diff::diff, wire::unsent};
+use super::{
+    BoxError, Change, Client, Discovered, Error, Patch, Result, diff::diff, wire::encode_error,
+};
 use crate::{
     cache::Select,
     object::{KubeObject, ObjectKey, Transform},
@@ -15,40 +18,59 @@ use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, mem, pin::pin, sync::Arc};
 
 impl Client {
-    /// Make the object what `mutate` wants, with one `PUT` if it is there.
+    /// Creates the object, or changes it with one `PUT`.
     ///
-    /// Prefer [`create_or_patch`](Self::create_or_patch), which says the rest: a `PUT` also takes away what the type does not know, and does not change a status
-    /// that is written apart. Use it for what has to be replaced as a whole.
+    /// See [`create_or_patch`](Self::create_or_patch) for the arguments, and prefer it: a `PUT`
+    /// also removes fields that the Rust type does not have, and does not change a status
+    /// subresource. Use this to replace an object as a whole.
     ///
-    /// What a [transform](Select::transform) has left out of the object in the cache would be taken away, too. So where there is one, an object that is to
-    /// be changed is read from the server, and `mutate` called once more, with that one.
+    /// If a [transform](Select::transform) applies to the cached object, a changed object is read
+    /// from the API server, and `mutate` is called once more with that one. Otherwise the `PUT`
+    /// would remove the fields that the transform dropped.
     pub async fn create_or_update<K: KubeObject>(
         &self,
         object: K,
         mutate: impl FnMut(&mut K) -> Result<(), BoxError> + Send,
     ) -> Result<(Change, K)> {
-        let (kind, key) = self.meant(&object).await?;
-        let (base, wanted) = match self.wanted(&kind, &key, object, mutate, |_, _| true).await? {
-            Start::Created { created, .. } => return Ok((Change::Created, created)),
-            Start::Same(same) => return Ok((Change::None, same)),
-            Start::Differs { base, wanted, .. } => (base, wanted),
+        let (kind, key) = self.target_of(&object).await?;
+        let (base, wanted) = match self
+            .mutated(&kind, &key, object, mutate, |_, _| true)
+            .await?
+        {
+            Mutated::Created { created, .. } => return Ok((Change::Created, created)),
+            Mutated::Same(same) => return Ok((Change::None, same)),
+            Mutated::Differs { base, wanted, .. } => (base, wanted),
         };
         let updated = self.update(&wanted).await?;
-        Ok((if self.has_changed(&*base, &updated) { Change::Updated } else { Change::None }, updated))
+        Ok((
+            if self.has_changed(&*base, &updated) {
+                Change::Updated
+            } else {
+                Change::None
+            },
+            updated,
+        ))
     }
 
-    /// Make the object what `mutate` wants: `object` names it, and is what `mutate` starts from if there is none yet. Otherwise that is the object as it is,
-    /// read as this client reads, and what `mutate` changes is patched. If it changes nothing, nothing is sent. Gives what was done, and the object as the
-    /// server has it then.
+    /// Creates the object, or patches the fields that `mutate` changes.
     ///
-    /// `mutate` sets what is wanted and leaves the rest alone. It must not rename the object; of the metadata it may change labels, annotations, finalizers
-    /// and owners. It is called once more if somebody makes the object in between. Somebody who changes it in between makes it a conflict.
+    /// `object` names the object, and is the argument of `mutate` if it does not exist. Otherwise
+    /// `mutate` receives the current object. If it changes nothing, no request is sent. Returns the
+    /// kind of change and the object as stored by the API server.
     ///
-    /// What a [transform](Select::transform) has left out of the object in the cache stays on the server. Lists are sent as a whole: if there is one in what is to
-    /// be sent, of a part that the transform may change, the object is read from the server first, and `mutate` called once more, with that one.
+    /// `mutate` sets the desired fields and keeps the others. It must not rename the object. In the
+    /// metadata, only labels, annotations, finalizers and owner references can change. If another
+    /// client creates the object concurrently, `mutate` is called once more. A concurrent change is
+    /// a conflict.
     ///
-    /// A status is written where the server has it: in a request of its own, after the rest, if discovery says that the kind has a `status` subresource, and
-    /// with the rest otherwise. What was dropped or has failed between the two, the next call does.
+    /// Fields that a [transform](Select::transform) dropped from the cached object stay on the API
+    /// server. A merge patch replaces lists as a whole: if the patch contains a list that the
+    /// transform may have changed, the object is read from the API server first, and `mutate` is
+    /// called once more with that one.
+    ///
+    /// If discovery lists a `status` subresource for the kind, the status is written in a second
+    /// request after the rest, otherwise in the same one. If the second request fails or is
+    /// cancelled, the next call repeats it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -78,7 +100,7 @@ impl Client {
         object: K,
         mutate: impl FnMut(&mut K) -> Result<(), BoxError> + Send,
     ) -> Result<(Change, K)> {
-        // Objects are large, and are moved about here: whoever calls it stays small.
+        // Boxed to keep the futures of the callers small: objects are large.
         Box::pin(self.patch_or_create(object, mutate)).await
     }
 
@@ -87,29 +109,46 @@ impl Client {
         object: K,
         mutate: impl FnMut(&mut K) -> Result<(), BoxError> + Send,
     ) -> Result<(Change, K)> {
-        let (kind, key) = self.meant(&object).await?;
-        let (base, wanted, mut patch) = match self.wanted(&kind, &key, object, mutate, may_lose).await? {
-            Start::Created { wanted, created } => {
-                let status = value(&kind, &key, &wanted)?["status"].take();
-                return Ok((Change::Created, self.add_status(&kind, &key, created, status).await?));
-            }
-            Start::Same(same) => return Ok((Change::None, same)),
-            Start::Differs { base, wanted, patch } => (base, wanted, patch),
+        let (kind, key) = self.target_of(&object).await?;
+        let (base, wanted, mut patch) =
+            match self.mutated(&kind, &key, object, mutate, may_lose).await? {
+                Mutated::Created { wanted, created } => {
+                    let status = value(&kind, &key, &wanted)?["status"].take();
+                    return Ok((
+                        Change::Created,
+                        self.add_status(&kind, &key, created, status).await?,
+                    ));
+                }
+                Mutated::Same(same) => return Ok((Change::None, same)),
+                Mutated::Differs {
+                    base,
+                    wanted,
+                    patch,
+                } => (base, wanted, patch),
+            };
+        let separate_status = patch.contains_key("status") && self.has_status(&kind).await?;
+        let status_patch = if separate_status {
+            patch.remove("status")
+        } else {
+            None
         };
-        let apart = patch.contains_key("status") && self.has_status(&kind).await?;
-        let status_patch = if apart { patch.remove("status") } else { None };
 
         let (mut object, mut rest, mut status) = (wanted, false, false);
-        // Unless it was the status alone.
+        // Empty if only the status changed.
         if !patch.is_empty() {
-            let whole = (patch.keys().any(|key| key != "status"), patch.contains_key("status"));
-            object = self.patch_of(&kind, &key, &with_version(patch.into(), &*base)).await?;
+            let whole = (
+                patch.keys().any(|key| key != "status"),
+                patch.contains_key("status"),
+            );
+            object = self
+                .patch_of(&kind, &key, &with_version(patch.into(), &*base))
+                .await?;
             if self.has_changed(&*base, &object) {
                 (rest, status) = whole;
             }
         }
         if let Some(patch) = status_patch {
-            // Without a patch of the rest, the version is that of `base`.
+            // Without a patch of the rest, this is the resource version of `base`.
             let before = object;
             object = self.patch_status(&kind, &key, &before, patch).await?;
             status = self.has_changed(&before, &object);
@@ -123,40 +162,55 @@ impl Client {
         Ok((change, object))
     }
 
-    /// That this client writes whole objects.
+    /// Returns an error if this client writes a subresource.
     pub(super) fn no_subresource(&self, kind: &Discovered) -> Result<()> {
         if self.0.settings.subresource.is_some() {
-            let what = "this is done to a whole object: use a client without `subresource(…)`";
-            return Err(Error::Unsupported { kind: kind.resource.kind.clone(), what });
+            let reason = "a subresource cannot be created or updated by a closure; use a client \
+                        without `subresource(…)`";
+            return Err(Error::Unsupported {
+                kind: kind.resource.kind.clone(),
+                reason,
+            });
         }
         Ok(())
     }
 
-    async fn meant<K: KubeObject>(&self, object: &K) -> Result<(Arc<Discovered>, ObjectKey)> {
+    async fn target_of<K: KubeObject>(&self, object: &K) -> Result<(Arc<Discovered>, ObjectKey)> {
         let kind = self.kind_of(object).await?;
         self.no_subresource(&kind)?;
-        let key = self.0.settings.key(&kind.resource.kind, kind.namespaced, &ObjectKey::of(object))?;
+        let key =
+            self.0
+                .settings
+                .key(&kind.resource.kind, kind.namespaced, &ObjectKey::of(object))?;
         if key.name().is_empty() {
-            return Err(Error::NoName { kind: kind.resource.kind.clone() });
+            return Err(Error::NoName {
+                kind: kind.resource.kind.clone(),
+            });
         }
         Ok((kind, key))
     }
 
-    /// Create the object as it is wanted, or find what it is and is to be. What `loses` something if it is written from an object that a transform has changed is
-    /// found from the whole one.
-    async fn wanted<K: KubeObject>(
+    /// Creates the object, or computes the patch from the current one.
+    ///
+    /// If `loses` returns true for the patch of a transformed object, the patch is computed from
+    /// the object on the API server instead.
+    async fn mutated<K: KubeObject>(
         &self,
         kind: &Discovered,
         key: &ObjectKey,
         mut object: K,
         mut mutate: impl FnMut(&mut K) -> Result<(), BoxError> + Send,
         loses: fn(&Transform, &Map<String, Value>) -> bool,
-    ) -> Result<Start<K>> {
+    ) -> Result<Mutated<K>> {
         let mut change = |object: &mut K| -> Result<()> {
             mutate(object).map_err(Error::Mutate)?;
             match ObjectKey::of(object) {
                 same if same == *key => Ok(()),
-                changed => Err(Error::Renamed { kind: kind.resource.kind.clone(), key: key.clone(), changed }),
+                changed => Err(Error::Renamed {
+                    kind: kind.resource.kind.clone(),
+                    key: key.clone(),
+                    changed,
+                }),
             }
         };
         let read = self.read_any(kind, key).await?;
@@ -166,39 +220,52 @@ impl Client {
             object.meta_mut().namespace = key.namespace().map(Into::into);
             change(&mut object)?;
             let taken = match self.create(&object).await {
-                Ok(created) => return Ok(Start::Created { wanted: object, created }),
+                Ok(created) => {
+                    return Ok(Mutated::Created {
+                        wanted: object,
+                        created,
+                    });
+                }
                 Err(error) if error.is_already_exists() => error,
                 Err(error) => return Err(error),
             };
-            // Somebody was faster, or the cache is behind; if it is gone again, that is for the next time.
+            // Another client created it, or the cache is behind. If it is gone again, return the
+            // error.
             (self.get_live(kind, key).await?.ok_or(taken)?, None)
         };
-        let mut start = |mut base: Arc<K>| -> Result<Start<K>> {
-            // The same on both sides: what a transform has emptied is there on the server, and nobody wants it gone.
+        let mut start = |mut base: Arc<K>| -> Result<Mutated<K>> {
+            // Remove empty collections from both sides: a transform may have emptied one that is
+            // not empty on the API server, and a patch must not remove it.
             if has_empty(base.meta()) {
                 drop_empty(Arc::make_mut(&mut base).meta_mut());
             }
             let mut wanted = (*base).clone();
             change(&mut wanted)?;
             keep(base.meta(), wanted.meta_mut());
-            Ok(match diff(&value(kind, key, &*base)?, &value(kind, key, &wanted)?) {
-                Some(Value::Object(patch)) => Start::Differs { base, wanted, patch },
-                _ => Start::Same(wanted),
-            })
+            Ok(
+                match diff(&value(kind, key, &*base)?, &value(kind, key, &wanted)?) {
+                    Some(Value::Object(patch)) => Mutated::Differs {
+                        base,
+                        wanted,
+                        patch,
+                    },
+                    _ => Mutated::Same(wanted),
+                },
+            )
         };
         let found = start(base)?;
         let lossy = match (&found, &transform) {
-            (Start::Differs { patch, .. }, Some(transform)) => loses(transform, patch),
+            (Mutated::Differs { patch, .. }, Some(transform)) => loses(transform, patch),
             _ => false,
         };
         if !lossy {
             return Ok(found);
         }
-        // If it is gone by now, the server says so to the write.
+        // If the object is gone, the write returns the error.
         self.get_live(kind, key).await?.map_or(Ok(found), start)
     }
 
-    /// As this client reads, whatever names the kind; and what has changed the object since it came from the server.
+    /// Reads the object as this client does, and returns the transform of the cache.
     async fn read_any<K: KubeObject>(
         &self,
         kind: &Discovered,
@@ -214,16 +281,20 @@ impl Client {
                 transform = informer.transform_of(key.namespace());
                 Ok(informer.get(key)?)
             });
-            self.got(|| kind.clone(), key, read).await?
+            self.intercept_get(|| kind.clone(), key, read).await?
         };
         Ok(read.map(|object| (object, transform)))
     }
 
     async fn has_status(&self, kind: &Discovered) -> Result<bool> {
-        self.0.family.kinds.has_status(self.link(), &kind.gvk()).await
+        self.0
+            .family
+            .kinds
+            .has_status(self.counted(), &kind.gvk())
+            .await
     }
 
-    /// The status of what was just made.
+    /// Writes the status of an object that was just created.
     async fn add_status<K: KubeObject>(
         &self,
         kind: &Discovered,
@@ -232,7 +303,7 @@ impl Client {
         status: Value,
     ) -> Result<K> {
         let none = status.as_object().is_none_or(Map::is_empty);
-        // What was made in a dry run is not there to be written to.
+        // An object that was created in a dry run does not exist.
         if none || self.0.settings.dry_run || !self.has_status(kind).await? {
             return Ok(created);
         }
@@ -248,40 +319,70 @@ impl Client {
     ) -> Result<K> {
         let patch = with_version(json!({ "status": status }), before);
         let patched = self.status().patch_of(kind, key, &patch).await;
-        // Either the object is gone, or what discovery has said is not so any more.
+        // The object is gone, or the kind does not have the subresource any more.
         if patched.as_ref().is_err_and(Error::is_not_found) {
             self.0.family.kinds.forget(&kind.gvk());
         }
         patched
     }
 
-    /// A server that is sent what it has already keeps its version. So it does in a dry run, of which all is believed.
+    /// Returns whether the resource version changed; always true in a dry run.
+    ///
+    /// The API server keeps the resource version if a write changes nothing.
     fn has_changed<K: KubeObject>(&self, before: &K, after: &K) -> bool {
         self.0.settings.dry_run || before.meta().resource_version != after.meta().resource_version
     }
 }
 
-enum Start<K> {
-    Created { wanted: K, created: K },
+enum Mutated<K> {
+    Created {
+        wanted: K,
+        created: K,
+    },
     Same(K),
-    Differs { base: Arc<K>, wanted: K, patch: Map<String, Value> },
+    Differs {
+        base: Arc<K>,
+        wanted: K,
+        patch: Map<String, Value>,
+    },
 }
 
-/// What the server alone says of an object stays as it was read.
+/// Restores the metadata that only the API server sets.
 fn keep(base: &ObjectMeta, wanted: &mut ObjectMeta) {
-    let ObjectMeta { labels, annotations, finalizers, owner_references, .. } = mem::take(wanted);
-    *wanted = ObjectMeta { labels, annotations, finalizers, owner_references, ..base.clone() };
+    let ObjectMeta {
+        labels,
+        annotations,
+        finalizers,
+        owner_references,
+        ..
+    } = mem::take(wanted);
+    *wanted = ObjectMeta {
+        labels,
+        annotations,
+        finalizers,
+        owner_references,
+        ..base.clone()
+    };
     drop_empty(wanted);
 }
 
 fn has_empty(meta: &ObjectMeta) -> bool {
-    let ObjectMeta { labels, annotations, finalizers, owner_references, .. } = meta;
-    [labels, annotations].into_iter().flatten().any(BTreeMap::is_empty)
+    let ObjectMeta {
+        labels,
+        annotations,
+        finalizers,
+        owner_references,
+        ..
+    } = meta;
+    [labels, annotations]
+        .into_iter()
+        .flatten()
+        .any(BTreeMap::is_empty)
         || finalizers.as_ref().is_some_and(Vec::is_empty)
         || owner_references.as_ref().is_some_and(Vec::is_empty)
 }
 
-/// An empty list or map is the same as none: the server keeps none.
+/// Replaces empty lists and maps by `None`, as the API server does.
 fn drop_empty(meta: &mut ObjectMeta) {
     for map in [&mut meta.labels, &mut meta.annotations] {
         map.take_if(|map| map.is_empty());
@@ -290,10 +391,14 @@ fn drop_empty(meta: &mut ObjectMeta) {
     meta.owner_references.take_if(|list| list.is_empty());
 }
 
-/// Whether a patch that was made from what this has left may take away what it has not: a list is sent as a whole, and nothing else is.
+/// Returns whether the patch of a transformed object may remove dropped fields.
+///
+/// A merge patch replaces lists as a whole, but merges everything else.
 fn may_lose(transform: &Transform, patch: &Map<String, Value>) -> bool {
     let whole = |part: &str| part != "metadata" && transform.is_of_metadata();
-    patch.iter().any(|(part, value)| !whole(part) && has_list(value))
+    patch
+        .iter()
+        .any(|(part, value)| !whole(part) && has_list(value))
 }
 
 fn has_list(value: &Value) -> bool {
@@ -310,5 +415,5 @@ fn with_version(mut patch: Value, base: &impl KubeObject) -> Patch<Value> {
 }
 
 fn value(kind: &Discovered, key: &ObjectKey, object: &impl KubeObject) -> Result<Value> {
-    serde_json::to_value(object).map_err(unsent(kind, key))
+    serde_json::to_value(object).map_err(encode_error(kind, key))
 }

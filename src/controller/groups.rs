@@ -1,10 +1,16 @@
-//! How many requests of one group are reconciled at once.
+//! Limits the number of requests of one group that are reconciled concurrently.
 //!
-//! What holds: a group is in the table exactly while one of its requests runs; at most `limit` of them do. Who waits is parked, or about to be: unparking
-//! it before that counts. Of those who wait the highest priority is next, and one turn in `share` who waits longest, as in the queue: none waits for ever. Whose turn came and was not taken, because the request was cancelled then, is found out when the next one has waited for [`PATIENCE`].
+//! Invariant: a group is in the table exactly while one of its requests is reconciled, and at most
+//! `limit` of them are. A waiting request is parked or about to be parked; an unpark before that is
+//! not lost.
+//!
+//! The waiting request with the highest priority is next. One turn in `share` belongs to the
+//! request that has waited longest, as in the queue, so that no request starves. If the next
+//! request is cancelled before it uses its turn, the group continues when another request has
+//! waited for [`MAX_GROUP_WAIT`].
 
 use crate::{
-    caught::words,
+    panic_message::panic_message,
     workqueue::{Key, Priority},
 };
 use hashbrown::HashMap;
@@ -19,16 +25,18 @@ use std::{
     time::Duration,
 };
 
-/// After this long a request that waits for its group asks again.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+/// Time after which a request that waits for its group is tried again.
+pub(super) const MAX_GROUP_WAIT: Duration = Duration::from_secs(30);
 
-/// A limit, whatever groups are told apart by.
+/// Limit of concurrent reconciles per group, independent of the type of the group.
 pub(crate) trait GroupLimit<R>: Send + Sync {
-    /// The queue's.
+    /// Sets the share of turns for the longest wait to that of the queue.
     fn set_share(&mut self, share: u32);
-    /// False if its group is full: park it.
+    /// Returns `false` if the group is full. The caller parks the request.
     fn enter(&self, request: &R, priority: Priority) -> bool;
-    /// Its run is over. `unpark` the next one of its group; false from it means that there was nothing to unpark.
+    /// Ends the reconcile of a request, and unparks the next request of its group.
+    ///
+    /// `unpark` returns `false` if the request is no longer in the queue.
     fn leave(&self, request: &R, unpark: &mut dyn FnMut(&R) -> bool);
 }
 
@@ -41,17 +49,19 @@ pub(crate) struct PerGroup<R, G, F> {
 
 struct State<R, G> {
     groups: HashMap<Arc<G>, Group<R>>,
-    /// Of each request that runs: it leaves what it has entered.
+    /// Group that each running request has entered.
     entered: HashMap<R, Arc<G>>,
 }
 
 struct Group<R> {
     running: usize,
-    /// Who waits, longest first.
+    /// Waiting requests by arrival.
     waiting: BTreeMap<u64, (Priority, R)>,
-    /// The highest priority first, then who waits longest.
+    /// Waiting requests by priority, then by arrival.
     ranks: BTreeSet<(Reverse<Priority>, u64)>,
-    /// When each came: also of those whose turn has come, until they run. Who is overtaken then has waited no less.
+    /// Arrival of each request, kept until it runs.
+    ///
+    /// A request that another one overtakes after it was unparked keeps its position.
     arrivals: HashMap<R, u64>,
     arrived: u64,
     turns: u64,
@@ -83,21 +93,27 @@ impl<R: Key> Group<R> {
         self.waiting.insert(arrival, (priority, request.clone()));
     }
 
-    /// Whose turn it is.
+    /// Takes the request whose turn it is.
     fn next(&mut self, share: u32) -> Option<R> {
         self.turns += 1;
         let of_rank = self.ranks.first().map(|(_, arrival)| *arrival);
         let longest = self.waiting.first_key_value().map(|(arrival, _)| *arrival);
-        let arrival = if share > 0 && self.turns.is_multiple_of(share.into()) { longest } else { of_rank }?;
+        let arrival = if share > 0 && self.turns.is_multiple_of(share.into()) {
+            longest
+        } else {
+            of_rank
+        }?;
         let (priority, request) = self.waiting.remove(&arrival)?;
         self.ranks.remove(&(Reverse(priority), arrival));
         Some(request)
     }
 
-    /// Whoever was cancelled after its turn came is still known: of those that do not wait no more than of those that do, or a few.
-    fn forget_the_cancelled(&mut self) {
+    /// Removes requests that were cancelled after they were unparked, once they exceed twice the
+    /// waiting requests.
+    fn forget_cancelled(&mut self) {
         if self.arrivals.len() > 2 * self.waiting.len() + 64 {
-            self.arrivals.retain(|_, arrival| self.waiting.contains_key(arrival));
+            self.arrivals
+                .retain(|_, arrival| self.waiting.contains_key(arrival));
         }
     }
 
@@ -112,18 +128,32 @@ impl<R: Key> Group<R> {
 
 impl<R: Key, G: Hash + Eq, F: Fn(&R) -> G> PerGroup<R, G, F> {
     pub(crate) fn new(limit: usize, group_of: F) -> Self {
-        let state = State { groups: HashMap::new(), entered: HashMap::new() };
-        Self { limit, share: 0, group_of, state: Mutex::new(state) }
+        let state = State {
+            groups: HashMap::new(),
+            entered: HashMap::new(),
+        };
+        Self {
+            limit,
+            share: 0,
+            group_of,
+            state: Mutex::new(state),
+        }
     }
 
-    /// `None` if the function panics: such a request is of no group.
+    /// Returns the group of a request; `None` if the function panics.
+    ///
+    /// A request without a group is not limited.
     fn group(&self, request: &R) -> Option<G> {
         let group = catch_unwind(AssertUnwindSafe(|| (self.group_of)(request)));
-        let said = |panic: Box<dyn Any + Send>| {
-            let panic = words(&*panic);
-            tracing::error!(?request, panic, "the group of a request cannot be told: it is of none");
+        let log_panic = |panic: Box<dyn Any + Send>| {
+            let error = panic_message(&*panic);
+            tracing::error!(
+                ?request,
+                error,
+                "group function panicked, request has no group"
+            );
         };
-        group.map_err(said).ok()
+        group.map_err(log_panic).ok()
     }
 }
 
@@ -138,7 +168,9 @@ where
     }
 
     fn enter(&self, request: &R, priority: Priority) -> bool {
-        let Some(name) = self.group(request).map(Arc::new) else { return true };
+        let Some(name) = self.group(request).map(Arc::new) else {
+            return true;
+        };
         let State { groups, entered } = &mut *self.state.lock();
         let group = groups.entry(name.clone()).or_default();
         let enters = group.running < self.limit;
@@ -154,17 +186,21 @@ where
 
     fn leave(&self, request: &R, unpark: &mut dyn FnMut(&R) -> bool) {
         let State { groups, entered } = &mut *self.state.lock();
-        let Some(name) = entered.remove(request) else { return };
-        let Some(group) = groups.get_mut(&name) else { return };
+        let Some(name) = entered.remove(request) else {
+            return;
+        };
+        let Some(group) = groups.get_mut(&name) else {
+            return;
+        };
         group.running -= 1;
-        // One that was cancelled meanwhile does not take the turn of another.
+        // A request that was cancelled meanwhile passes its turn to the next one.
         while let Some(next) = group.next(self.share) {
             if unpark(&next) {
                 break;
             }
             group.forget(&next);
         }
-        group.forget_the_cancelled();
+        group.forget_cancelled();
         if group.running == 0 && group.waiting.is_empty() {
             groups.remove(&name);
         }

@@ -1,10 +1,10 @@
-//! Controllers on a Prometheus page.
+//! Prometheus metrics of controllers.
 //!
-//! Nothing is pushed: controllers are read when the page is asked for, and the series of one that is gone are gone.
+//! Values are read when the page is collected. The series of a controller end with it.
 
-use super::{Controller, ControllerReport, QueueReport, QueueSnapshot, Shared, Times};
+use super::{Controller, ControllerReport, QueueReport, QueueSnapshot, ReconcileTimes, Shared};
 use crate::{
-    page::{Buckets, Named, Page},
+    prometheus::{Buckets, Named, Page},
     source::WatchStats,
     workqueue::{Key, Metrics, encode_queues},
 };
@@ -15,27 +15,35 @@ use std::{
     sync::{Arc, Weak},
 };
 
-/// Controllers and their queues as metrics, under controller-runtime's names and labels, so that dashboards keep working. A clone shares its controllers. Of
-/// controllers with one name, the page shows the one made last; one that has ended is not shown.
+/// Metrics of controllers and their queues.
 ///
-/// | metric | |
+/// Names and labels are those of controller-runtime, so that its dashboards work. Clones share
+/// their controllers. If several controllers have the same name, the page shows the one that was
+/// built last. A controller that has ended is not shown.
+///
+/// | metric | meaning |
 /// |---|---|
-/// | `controller_runtime_reconcile_total` | runs, by `result`: `success`, `error`, `requeue`, `requeue_after` |
-/// | `controller_runtime_reconcile_errors_total` | errors, conflicts among them |
-/// | `controller_runtime_terminal_reconcile_errors_total` | those that are not retried |
-/// | `controller_runtime_reconcile_panics_total` | those that were panics |
-/// | `controller_runtime_reconcile_timeouts_total` | those that took too long |
-/// | `controller_runtime_reconcile_time_seconds` | how long runs take |
-/// | `controller_runtime_max_concurrent_reconciles` | how many are allowed at once |
-/// | `controller_runtime_active_workers` | how many there are |
+/// | `controller_runtime_reconcile_total` | reconciles by `result`: `success`, `error`, `requeue`, `requeue_after` |
+/// | `controller_runtime_reconcile_errors_total` | failed reconciles, including conflicts |
+/// | `controller_runtime_terminal_reconcile_errors_total` | failed reconciles that are not retried |
+/// | `controller_runtime_reconcile_panics_total` | failed reconciles that panicked |
+/// | `controller_runtime_reconcile_timeouts_total` | failed reconciles that exceeded the timeout |
+/// | `controller_runtime_reconcile_time_seconds` | histogram of the durations of reconciles |
+/// | `controller_runtime_max_concurrent_reconciles` | limit of concurrent reconciles |
+/// | `controller_runtime_active_workers` | running reconciles |
 /// | `steersman_controller_stuck_reconciles` | reconciles that have been running for longer than [`Options::stuck_after`](super::Options::stuck_after) |
-/// | `steersman_controller_conflicts_total` | errors that were conflicts |
-/// | `steersman_controller_superseded_total` | runs dropped because their request was made again |
-/// | `steersman_controller_deferred_total` | requests held back until the caches showed what was written |
-/// | `steersman_controller_deferral_timeouts_total` | those of them that waited in vain |
-/// | `steersman_source_events_total`, `steersman_source_dropped_total`, `steersman_source_panics_total`, `steersman_source_undecoded_total`, `steersman_source_failures_total`, `steersman_source_given_up_total` | by `source`: events, those that predicates rejected, panics, events of deleted objects that could not be decoded, attempts that failed, what is not attempted any more |
+/// | `steersman_controller_conflicts_total` | failed reconciles whose error was a conflict |
+/// | `steersman_controller_superseded_total` | reconciles cancelled because their request was queued again |
+/// | `steersman_controller_deferred_total` | requests held back until the caches had observed their own writes |
+/// | `steersman_controller_deferral_timeouts_total` | deferrals that timed out |
+/// | `steersman_source_events_total` | events received, by `source` |
+/// | `steersman_source_dropped_total` | events rejected by predicates, by `source` |
+/// | `steersman_source_panics_total` | panics of predicates and handlers, by `source` |
+/// | `steersman_source_undecoded_total` | events of objects that do not decode, by `source` |
+/// | `steersman_source_failures_total` | failed attempts of handlers, by `source` |
+/// | `steersman_source_dropped_mappings_total` | failing mappings that are not retried any more, by `source` |
 ///
-/// and those of [`Prometheus`](crate::workqueue::Prometheus) for the queues.
+/// The metrics of the queues are those of [`Prometheus`](crate::workqueue::Prometheus).
 ///
 /// ```
 /// use prometheus_client::registry::Registry;
@@ -54,26 +62,26 @@ pub struct ControllerMetrics {
     controllers: Arc<Mutex<Vec<Probe>>>,
 }
 
-/// One controller, which it does not keep alive.
+/// Weak reference to a controller.
 struct Probe {
     name: Arc<str>,
     controller: Weak<dyn Reported>,
 }
 
-/// A queue whose numbers are read through its controller: it only has to measure.
+/// Makes a queue measure its times. The values are read through the controller.
 struct Measured;
 
 impl Metrics for Measured {}
 
-/// A controller whose kind of request does not matter.
+/// Controller with any type of request.
 trait Reported: Send + Sync {
-    /// `None` once it has ended.
+    /// Returns `None` once the controller has ended.
     fn report(self: Arc<Self>) -> Option<ControllerReport>;
     /// Returns `None` once the controller has ended.
     fn queue_report(self: Arc<Self>) -> Option<QueueReport>;
     fn name(&self) -> &str;
     /// See [`Controller::queue_snapshot`].
-    fn queue(self: Arc<Self>, most: usize) -> QueueSnapshot;
+    fn queue(self: Arc<Self>, most: usize, key: Option<&str>) -> QueueSnapshot;
 }
 
 impl<R: Key> Reported for Shared<R> {
@@ -91,8 +99,8 @@ impl<R: Key> Reported for Shared<R> {
         &self.name
     }
 
-    fn queue(self: Arc<Self>, most: usize) -> QueueSnapshot {
-        Controller(self).queue_snapshot(most)
+    fn queue(self: Arc<Self>, most: usize, key: Option<&str>) -> QueueSnapshot {
+        Controller(self).queue_snapshot(most, key)
     }
 }
 
@@ -103,19 +111,23 @@ impl fmt::Debug for Probe {
 }
 
 impl ControllerMetrics {
-    /// For the controller's queue.
+    /// Returns the metrics to configure on the controller's queue.
     pub(crate) fn of_queue() -> Arc<dyn Metrics> {
         Arc::new(Measured)
     }
 
     pub(crate) fn watch<R: Key>(&self, controller: &Controller<R>) {
-        let (name, shared): (_, Weak<Shared<R>>) = (controller.0.name.clone(), Arc::downgrade(&controller.0));
+        let (name, shared): (_, Weak<Shared<R>>) =
+            (controller.0.name.clone(), Arc::downgrade(&controller.0));
         let mut controllers = self.controllers.lock();
         controllers.retain(|other| other.name != name);
-        controllers.push(Probe { name, controller: shared });
+        controllers.push(Probe {
+            name,
+            controller: shared,
+        });
     }
 
-    /// Of every controller that has not ended.
+    /// Returns a report of every controller that has not ended.
     pub(crate) fn reports(&self) -> Vec<ControllerReport> {
         self.collect(Reported::report)
     }
@@ -138,13 +150,26 @@ impl ControllerMetrics {
 }
 
 impl ControllerMetrics {
-    /// Of the controller with this name, if it is still there.
-    pub(crate) fn queue(&self, name: &str, most: usize) -> Option<QueueSnapshot> {
-        let alive: Vec<_> = self.controllers.lock().iter().filter_map(|probe| probe.controller.upgrade()).collect();
-        // Of two of one name the earlier one has ended.
-        let named = alive.into_iter().rev().find(|controller| controller.name() == name)?;
+    /// Returns the queue of the controller with this name, unless it has ended.
+    pub(crate) fn queue(
+        &self,
+        name: &str,
+        most: usize,
+        key: Option<&str>,
+    ) -> Option<QueueSnapshot> {
+        let alive: Vec<_> = self
+            .controllers
+            .lock()
+            .iter()
+            .filter_map(|probe| probe.controller.upgrade())
+            .collect();
+        // Of two controllers with one name, the later one is running.
+        let named = alive
+            .into_iter()
+            .rev()
+            .find(|controller| controller.name() == name)?;
         named.clone().report()?;
-        Some(named.queue(most))
+        Some(named.queue(most, key))
     }
 }
 
@@ -154,7 +179,10 @@ impl Collector for ControllerMetrics {
         if !reports.is_empty() {
             write(&mut Page(&mut page), &reports)?;
         }
-        let queues: Vec<_> = reports.into_iter().map(|report| (report.name, report.queue)).collect();
+        let queues: Vec<_> = reports
+            .into_iter()
+            .map(|report| (report.name, report.queue))
+            .collect();
         encode_queues(&mut page, &queues)
     }
 }
@@ -162,22 +190,67 @@ impl Collector for ControllerMetrics {
 fn write(page: &mut Page<'_, '_>, reports: &[ControllerReport]) -> fmt::Result {
     let of = |report: &ControllerReport| vec![("controller", report.name.clone())];
     let mut counter = |named: Named, value: fn(&ControllerReport) -> u64| {
-        page.counters(named, reports.iter().map(|report| (of(report), value(report))))
+        page.counters(
+            named,
+            reports.iter().map(|report| (of(report), value(report))),
+        )
     };
-    counter(("controller_runtime_reconcile_errors", "Runs that ended with an error"), |it| it.stats.errors)?;
-    counter(("controller_runtime_terminal_reconcile_errors", "Errors that are not retried"), |it| it.stats.terminal)?;
-    counter(("controller_runtime_reconcile_panics", "Runs that panicked"), |it| it.stats.panics)?;
-    counter(("controller_runtime_reconcile_timeouts", "Runs that took too long"), |it| it.stats.timeouts)?;
-    counter(("steersman_controller_conflicts", "Errors that were conflicts"), |it| it.stats.conflicts)?;
-    counter(("steersman_controller_superseded", "Runs dropped because their request was made again"), |it| {
-        it.stats.superseded
-    })?;
-    counter(("steersman_controller_deferred", "Requests held back until own writes were shown"), |it| {
-        it.stats.deferred
-    })?;
-    counter(("steersman_controller_deferral_timeouts", "Requests that waited for own writes in vain"), |it| {
-        it.stats.deferral_timeouts
-    })?;
+    counter(
+        (
+            "controller_runtime_reconcile_errors",
+            "Number of reconciles that failed",
+        ),
+        |it| it.stats.errors,
+    )?;
+    counter(
+        (
+            "controller_runtime_terminal_reconcile_errors",
+            "Number of reconciles that failed and are not retried",
+        ),
+        |it| it.stats.terminal,
+    )?;
+    counter(
+        (
+            "controller_runtime_reconcile_panics",
+            "Number of reconciles that panicked",
+        ),
+        |it| it.stats.panics,
+    )?;
+    counter(
+        (
+            "controller_runtime_reconcile_timeouts",
+            "Number of reconciles that timed out",
+        ),
+        |it| it.stats.timeouts,
+    )?;
+    counter(
+        (
+            "steersman_controller_conflicts",
+            "Number of reconciles that failed with a conflict",
+        ),
+        |it| it.stats.conflicts,
+    )?;
+    counter(
+        (
+            "steersman_controller_superseded",
+            "Number of reconciles cancelled because their request was queued again",
+        ),
+        |it| it.stats.superseded,
+    )?;
+    counter(
+        (
+            "steersman_controller_deferred",
+            "Number of requests deferred until the cache observed own writes",
+        ),
+        |it| it.stats.deferred,
+    )?;
+    counter(
+        (
+            "steersman_controller_deferral_timeouts",
+            "Number of deferred requests that timed out waiting for own writes",
+        ),
+        |it| it.stats.deferral_timeouts,
+    )?;
     let results = reports.iter().flat_map(|report| {
         let stats = &report.stats;
         let results = [
@@ -186,44 +259,119 @@ fn write(page: &mut Page<'_, '_>, reports: &[ControllerReport]) -> fmt::Result {
             ("requeue", stats.requeue),
             ("requeue_after", stats.requeue_after),
         ];
-        results.map(|(result, many)| (vec![("controller", report.name.clone()), ("result", result.to_owned())], many))
+        results.map(|(result, many)| {
+            (
+                vec![
+                    ("controller", report.name.clone()),
+                    ("result", result.to_owned()),
+                ],
+                many,
+            )
+        })
     });
-    page.counters(("controller_runtime_reconcile", "Runs, by how they ended"), results)?;
+    page.counters(
+        (
+            "controller_runtime_reconcile",
+            "Number of reconciles, by result",
+        ),
+        results,
+    )?;
     page.histograms(
-        ("controller_runtime_reconcile_time_seconds", "How long runs take"),
+        (
+            "controller_runtime_reconcile_time_seconds",
+            "Duration of reconciles",
+        ),
         reports.iter().map(|report| {
             let times = &report.stats.time;
-            let bounds = Times::BOUNDS.into_iter().chain([f64::MAX]);
+            let bounds = ReconcileTimes::BOUNDS.into_iter().chain([f64::MAX]);
             let buckets = bounds.zip(times.counts().iter().copied()).collect();
-            (of(report), Buckets { buckets, sum: times.seconds() })
+            (
+                of(report),
+                Buckets {
+                    buckets,
+                    sum: times.seconds(),
+                },
+            )
         }),
     )?;
     page.gauges(
-        ("controller_runtime_max_concurrent_reconciles", "How many runs are allowed at once"),
-        reports.iter().map(|report| (of(report), report.max_concurrent as f64)),
+        (
+            "controller_runtime_max_concurrent_reconciles",
+            "Maximum number of concurrent reconciles",
+        ),
+        reports
+            .iter()
+            .map(|report| (of(report), report.max_concurrent as f64)),
     )?;
     page.gauges(
-        ("controller_runtime_active_workers", "How many runs there are"),
-        reports.iter().map(|report| (of(report), report.queue.running as f64)),
+        (
+            "controller_runtime_active_workers",
+            "Number of running reconciles",
+        ),
+        reports
+            .iter()
+            .map(|report| (of(report), report.queue.running as f64)),
     )?;
     page.gauges(
-        ("steersman_controller_stuck_reconciles", "Reconciles that run for longer than stuck_after"),
-        reports.iter().map(|report| (of(report), report.stuck.len() as f64)),
+        (
+            "steersman_controller_stuck_reconciles",
+            "Number of reconciles that run for longer than stuck_after",
+        ),
+        reports
+            .iter()
+            .map(|report| (of(report), report.stuck.len() as f64)),
     )?;
     let mut per_source = |named: Named, value: fn(&WatchStats) -> u64| {
         let samples = reports.iter().flat_map(|report| {
             report.sources.iter().map(|(source, stats)| {
-                (vec![("controller", report.name.clone()), ("source", source.clone())], value(stats))
+                (
+                    vec![
+                        ("controller", report.name.clone()),
+                        ("source", source.clone()),
+                    ],
+                    value(stats),
+                )
             })
         });
         page.counters(named, samples)
     };
-    per_source(("steersman_source_events", "Events that came"), |stats| stats.events)?;
-    per_source(("steersman_source_dropped", "Events that a predicate rejected"), |stats| stats.dropped)?;
-    per_source(("steersman_source_panics", "Panics of predicates and handlers"), |stats| stats.panics)?;
-    per_source(("steersman_source_undecoded", "Events of deleted objects that could not be decoded"), |stats| {
-        stats.undecoded
-    })?;
-    per_source(("steersman_source_failures", "Attempts of handlers that failed"), |stats| stats.failures)?;
-    per_source(("steersman_source_given_up", "What is not attempted any more"), |stats| stats.given_up)
+    per_source(
+        ("steersman_source_events", "Number of received events"),
+        |stats| stats.events,
+    )?;
+    per_source(
+        (
+            "steersman_source_dropped",
+            "Number of events that a predicate rejected",
+        ),
+        |stats| stats.dropped,
+    )?;
+    per_source(
+        (
+            "steersman_source_panics",
+            "Number of panics of predicates and handlers",
+        ),
+        |stats| stats.panics,
+    )?;
+    per_source(
+        (
+            "steersman_source_undecoded",
+            "Number of events whose object could not be decoded because only its metadata was kept",
+        ),
+        |stats| stats.undecoded,
+    )?;
+    per_source(
+        (
+            "steersman_source_failures",
+            "Number of failed attempts to map an event to requests",
+        ),
+        |stats| stats.failures,
+    )?;
+    per_source(
+        (
+            "steersman_source_dropped_mappings",
+            "Number of mappings that were dropped after they failed",
+        ),
+        |stats| stats.dropped_mappings,
+    )
 }

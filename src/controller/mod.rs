@@ -1,6 +1,7 @@
-//! Sources, a queue and workers under one name.
+//! Controllers: sources, a work queue and workers that call a reconciler.
 //!
-//! A [builder](crate::builder) makes a [`Controller`], which is a handle, and a [`ControllerTask`], which runs it:
+//! A [builder](crate::builder) creates a [`Controller`], which is a handle, and a
+//! [`ControllerTask`], which runs the controller:
 //!
 //! * Sources start at once, each in a task of its own. Workers start after the initial events of
 //!   all sources went through their handlers. A source that does not sync within
@@ -13,9 +14,10 @@
 //! * If the last reconcile of a request wrote objects that the caches do not show yet, the next one
 //!   starts once they do: [`Options::consistency`].
 //! * A reconcile that takes longer than [`Options::stuck_after`] is reported, and continues.
-//! * [`Controller::watch`] adds sources at any time, and gives a handle by which they can be stopped.
-//! * When it is told to stop, runs are told ([`Context::shutdown`](crate::reconcile::Context::shutdown)), what is queued is dropped, and what runs is waited for. Dropping
-//!   what runs it drops the runs, too.
+//! * [`Controller::watch`] adds sources at any time. The returned handle stops them.
+//! * On shutdown, reconciles are notified through
+//!   [`Context::shutdown`](crate::reconcile::Context::shutdown), queued requests are dropped, and
+//!   the task waits for running reconciles. Dropping the task's future cancels them.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -53,20 +55,19 @@
 //! # }
 //! ```
 
-mod defer;
-mod ending;
+mod enqueue;
 mod groups;
-mod inbox;
 mod metrics;
-mod numbers;
 mod options;
+mod own_writes;
 mod reason;
 mod report;
+mod result;
 mod run;
 mod state;
+mod stats;
 mod terminal;
-mod verdict;
-mod work;
+mod worker;
 
 pub(crate) use self::{
     groups::{GroupLimit, PerGroup},
@@ -74,22 +75,22 @@ pub(crate) use self::{
 };
 pub use self::{
     metrics::ControllerMetrics,
-    numbers::{ControllerStats, Times},
     options::{Defaults, OnError, Options, Retry},
     report::{ControllerReport, QueueReport, QueueSnapshot, StuckReconcile, WatchReport},
     run::ControllerTask,
+    stats::{ControllerStats, ReconcileTimes},
     terminal::TerminalOutcome,
 };
 pub use crate::source::{ScopedWatch, WatchError, WatchHandle, WatchState, WatchStats};
 
 use self::{
-    defer::Deferrals,
-    ending::Ending,
-    inbox::Inbox,
-    numbers::Numbers,
+    enqueue::QueueTarget,
+    own_writes::Deferrals,
+    run::RunningAtShutdown,
     state::State,
+    stats::ReconcileCounters,
     terminal::TerminalOutcomes,
-    work::{Limit, Work},
+    worker::{ConcurrencyLimit, Workers},
 };
 use crate::{
     cache::Cache,
@@ -97,7 +98,7 @@ use crate::{
     source::{Prepared, Source},
     workqueue::{Key, WorkQueue},
 };
-use futures_util::future::try_join_all;
+use futures::future::try_join_all;
 use kube_core::GroupVersionKind;
 use parking_lot::Mutex;
 use std::{
@@ -108,26 +109,32 @@ use std::{
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-/// A handle; clones mean the same controller. There is one from the start of building, for reconcilers that watch.
+/// Handle to a controller. Clones refer to the same controller.
+///
+/// The handle exists before the controller is built, so that a reconciler can own it and add
+/// watches.
 pub struct Controller<R: Key = Request>(Arc<Shared<R>>);
 
 struct Shared<R: Key> {
     name: Arc<str>,
     built: OnceLock<Built<R>>,
     state: Mutex<State<R>>,
-    /// It begins to stop.
+    /// Cancelled when the controller starts to shut down.
     shutdown: Arc<CancellationToken>,
     ended: watch::Sender<bool>,
 }
 
-/// What a builder has put together. Not the reconciler: that may own a handle of its controller, and goes with the task.
+/// Configuration set by the builder.
+///
+/// The reconciler is not part of it: a reconciler may own a handle to its controller, and is
+/// dropped with the [`ControllerTask`].
 pub(crate) struct Built<R> {
-    work: Arc<Work<R>>,
+    workers: Arc<Workers<R>>,
     cache: Option<Cache>,
     gvk: Option<GroupVersionKind>,
 }
 
-/// What a builder puts together.
+/// Arguments of [`Controller::finish`].
 pub(crate) struct Parts<R> {
     pub(crate) queue: WorkQueue<R>,
     pub(crate) cache: Option<Cache>,
@@ -137,7 +144,7 @@ pub(crate) struct Parts<R> {
 }
 
 impl<R: Key> Controller<R> {
-    /// Not built yet.
+    /// Creates the handle of a controller that is not built yet.
     pub(crate) fn unbuilt(name: &str) -> Self {
         Self(Arc::new(Shared {
             name: name.into(),
@@ -149,26 +156,44 @@ impl<R: Key> Controller<R> {
     }
 
     pub(crate) fn finish(&self, parts: Parts<R>) {
-        let Parts { queue, cache, gvk, settings, groups } = parts;
-        let work = Work {
+        let Parts {
+            queue,
+            cache,
+            gvk,
+            settings,
+            groups,
+        } = parts;
+        let workers = Workers {
             name: self.0.name.clone(),
-            group: gvk.as_ref().map(|gvk| gvk.group.as_str()).unwrap_or_default().into(),
-            kind: gvk.as_ref().map(|gvk| gvk.kind.as_str()).unwrap_or_default().into(),
-            inbox: Arc::new(Inbox::new(queue.clone())),
+            group: gvk
+                .as_ref()
+                .map(|gvk| gvk.group.as_str())
+                .unwrap_or_default()
+                .into(),
+            kind: gvk
+                .as_ref()
+                .map(|gvk| gvk.kind.as_str())
+                .unwrap_or_default()
+                .into(),
+            target: Arc::new(QueueTarget::new(queue.clone())),
             queue,
             groups,
             deferrals: Arc::new(Deferrals::default()),
-            ending: Ending::default(),
+            running_at_shutdown: RunningAtShutdown::default(),
             terminal: TerminalOutcomes::default(),
-            numbers: Numbers::default(),
+            counters: ReconcileCounters::default(),
             shutdown: self.0.shutdown.clone(),
-            limit: Limit::new(settings.max_concurrent),
+            limit: ConcurrencyLimit::new(settings.max_concurrent),
             settings,
         };
-        drop(self.0.built.set(Built { work: Arc::new(work), cache, gvk }));
+        drop(self.0.built.set(Built {
+            workers: Arc::new(workers),
+            cache,
+            gvk,
+        }));
     }
 
-    /// What it was named when it was built.
+    /// Returns the name of the controller.
     pub fn name(&self) -> &str {
         &self.0.name
     }
@@ -177,89 +202,119 @@ impl<R: Key> Controller<R> {
         self.0.built.get()
     }
 
-    fn work(&self) -> &Arc<Work<R>> {
+    fn workers(&self) -> &Arc<Workers<R>> {
         let built = self.built();
-        &built.unwrap_or_else(|| panic!("{}", WatchError::NeverBuilt(self.name().to_owned()))).work
+        &built
+            .unwrap_or_else(|| panic!("{}", WatchError::NeverBuilt(self.name().to_owned())))
+            .workers
     }
 
-    /// Add a source, before or after start. What is known at once fails here; the rest is the handle's state.
+    /// Adds a source, before or after the start.
     ///
-    /// Added before the start, it is one of those that the workers wait for; later, it begins at once, and nobody waits for it but who asks the handle to.
+    /// Workers wait for sources that are added before the start. A source that is added later
+    /// starts at once, and no worker waits for it: use [`WatchHandle::await_synced`].
+    ///
+    /// # Errors
+    /// Returns an error if the declaration is invalid, the controller is not built or it has
+    /// stopped. Later failures are in the state of the handle.
     pub fn watch(&self, source: impl Source<R>) -> Result<WatchHandle, WatchError> {
-        let built = self.built().ok_or_else(|| WatchError::NeverBuilt(self.name().to_owned()))?;
+        let built = self
+            .built()
+            .ok_or_else(|| WatchError::NeverBuilt(self.name().to_owned()))?;
         if self.0.shutdown.is_cancelled() {
             return Err(WatchError::ControllerStopped(self.name().to_owned()));
         }
-        let prepared =
-            Prepared::new(source, built.cache.as_ref(), built.work.settings.sync_timeout)?.of_controller(&self.0.name);
+        let prepared = Prepared::new(
+            source,
+            built.cache.as_ref(),
+            built.workers.settings.sync_timeout,
+        )?
+        .with_controller_name(&self.0.name);
         let handle = prepared.handle();
-        let mut gone = Vec::new();
-        let watched = self.0.state.lock().watch(prepared, &built.work.inbox, self.name(), &mut gone);
-        drop(gone);
+        let mut dropped = Vec::new();
+        let watched =
+            self.0
+                .state
+                .lock()
+                .watch(prepared, &built.workers.target, self.name(), &mut dropped);
+        drop(dropped);
         watched.map(|()| handle)
     }
 
-    /// Every watch that was not stopped.
+    /// Returns every watch that was not stopped.
     pub fn watches(&self) -> Vec<WatchHandle> {
         self.0.state.lock().watches()
     }
 
-    /// To look into, or to add to by hand.
+    /// Returns the work queue, for inspection or to add requests.
     ///
     /// # Panics
-    /// Before the controller is built.
+    /// Panics before the controller is built.
     pub fn queue(&self) -> &WorkQueue<R> {
-        &self.work().queue
+        &self.workers().queue
     }
 
-    /// How many requests are reconciled at once.
+    /// Returns the number of requests that are reconciled concurrently.
     ///
     /// # Panics
-    /// Before the controller is built.
+    /// Panics before the controller is built.
     pub fn max_concurrent(&self) -> usize {
-        self.work().limit.get()
+        self.workers().limit.get()
     }
 
-    /// Takes effect at once; what runs is finished. At least 1.
+    /// Sets the number of requests that are reconciled concurrently, at least 1.
+    ///
+    /// The change takes effect at once. Running reconciles are not cancelled.
     ///
     /// # Panics
-    /// Before the controller is built.
+    /// Panics before the controller is built.
     pub fn set_max_concurrent(&self, workers: usize) {
-        self.work().limit.set(workers.max(1));
+        self.workers().limit.set(workers.max(1));
     }
 
-    /// Whether it runs only while its manager leads, and whether its sources run before.
+    /// Returns [`Options::needs_leader`] and [`Options::warmup`].
     pub(crate) fn leads(&self) -> (bool, bool) {
-        let settings = &self.work().settings;
+        let settings = &self.workers().settings;
         (settings.needs_leader, settings.warmup)
     }
 
     /// Returns a check that fails while a reconcile is stuck, if the options ask for one.
-    pub(crate) fn stuck_check(&self) -> Option<impl Fn() -> Result<(), String> + Send + Sync + use<R>> {
+    pub(crate) fn stuck_check(
+        &self,
+    ) -> Option<impl Fn() -> Result<(), String> + Send + Sync + use<R>> {
         let controller = self.clone();
-        self.work().settings.stuck_fails_readiness.then_some(move || match controller.stuck() {
-            stuck if stuck.is_empty() => Ok(()),
-            stuck => {
-                let stuck: Vec<_> = stuck.iter().map(ToString::to_string).collect();
-                Err(format!("stuck reconciles: {}", stuck.join(", ")))
-            }
-        })
+        self.workers()
+            .settings
+            .stuck_fails_readiness
+            .then_some(move || match controller.stuck() {
+                stuck if stuck.is_empty() => Ok(()),
+                stuck => {
+                    let stuck: Vec<_> = stuck.iter().map(ToString::to_string).collect();
+                    Err(format!("stuck reconciles: {}", stuck.join(", ")))
+                }
+            })
     }
 
-    /// Start the sources before the controller runs, and wait for them: a standby that does so acts at once when it is its turn. Whoever calls it again, or runs the
-    /// controller, waits for the same sources.
+    /// Starts the sources before the controller runs, and waits until they are synced.
+    ///
+    /// A standby that is warmed up reconciles immediately when it becomes the leader. Later calls,
+    /// and the controller's task, wait for the same sources.
     ///
     /// # Panics
-    /// Before the controller is built, or outside of a tokio runtime.
+    /// Panics before the controller is built, or outside of a tokio runtime.
     pub async fn warm_up(&self) -> Result<(), WatchError> {
-        let handles = self.0.state.lock().start(&self.work().inbox, self.name())?;
+        let handles = self
+            .0
+            .state
+            .lock()
+            .start(&self.workers().target, self.name())?;
         try_join_all(handles.iter().map(async |handle| {
             if handle.is_optional() {
-                handle.await_known().await;
+                handle.await_reported().await;
                 return Ok(());
             }
             match handle.await_synced().await {
-                // Whoever stopped it can do without.
+                // A watch that was stopped on purpose does not fail the start.
                 Err(WatchError::Stopped { .. }) => Ok(()),
                 synced => synced,
             }
@@ -271,12 +326,14 @@ impl<R: Key> Controller<R> {
         Ok(())
     }
 
-    /// Stop this controller: its watches end, what it runs is waited for. Not from within one of its runs: it would wait for itself.
+    /// Stops the controller and its watches, and waits for running reconciles.
+    ///
+    /// Do not await this in a reconcile of the same controller: it would wait for itself.
     pub async fn stop(&self) {
         self.0.shutdown.cancel();
-        // If it does not run, it never will.
+        // Claimed only if the task does not run. The claim prevents a later run.
         if let Some(end) = self.0.claim() {
-            end.all(JoinSet::new(), pending()).await;
+            end.shut_down(JoinSet::new(), pending()).await;
         }
         self.0.ended().await;
     }
@@ -290,6 +347,8 @@ impl<R: Key> Clone for Controller<R> {
 
 impl<R: Key> fmt::Debug for Controller<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Controller").field("name", &self.name()).finish_non_exhaustive()
+        f.debug_struct("Controller")
+            .field("name", &self.name())
+            .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,7 @@
-//! Settings of a controller, and where they come from.
+//! Options of a controller, and the defaults that they inherit.
 //!
-//! What is set at the controller wins over what its kind's defaults say, that over what the defaults for all say, and that over what stands here.
+//! Order of precedence: options of the controller, defaults for its kind, defaults for all
+//! controllers, built-in defaults.
 
 use crate::{client::Consistency, reconcile::Error, source::SYNC_TIMEOUT};
 use hashbrown::HashMap;
@@ -9,10 +10,13 @@ use std::{fmt, sync::Arc, time::Duration};
 
 const STUCK_AFTER: Duration = Duration::from_mins(10);
 
-/// Equals the limit of the reflector.
+/// Equals the longest `Retry-After` that the reflector waits for.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
 
-/// Settings of a controller. What is `None` is inherited: from the [`Defaults`] for its kind, then from those for all, then as said here.
+/// Options of a controller.
+///
+/// A field that is `None` is inherited from the [`Defaults`] for the kind, then from those for all
+/// controllers, then from the built-in default of the field.
 ///
 /// ```
 /// use std::time::Duration;
@@ -27,9 +31,9 @@ const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
 /// ```
 #[derive(Clone, Default)]
 pub struct Options {
-    /// How many requests are reconciled at once, each in a task of its own. Default: 1.
+    /// Number of requests reconciled concurrently, each in its own task. Default: 1.
     pub max_concurrent: Option<usize>,
-    /// How long a run may take before it is dropped, and counts as failed. Default: for ever.
+    /// Time after which a reconcile is cancelled and fails. Default: no limit.
     pub reconcile_timeout: Option<Duration>,
     /// Reports a reconcile that runs for longer than this as stuck.
     ///
@@ -47,18 +51,28 @@ pub struct Options {
     /// [`Failure::after`](crate::reconcile::Failure::after) and the delay of the limiter are not
     /// capped. Default: 5 minutes.
     pub max_retry_after: Option<Duration>,
-    /// How long each source may take until its initial events are through; after that the start fails. Default: 2 minutes.
+    /// Time within which each source must have handled its initial events.
+    ///
+    /// If a source takes longer, the controller fails to start. Default: 2 minutes.
     pub sync_timeout: Option<Duration>,
-    /// Runs only while its manager leads. Default: true.
+    /// Runs the controller only while its manager is the leader. Default: true.
     pub needs_leader: Option<bool>,
-    /// Starts its sources before its manager leads, so that it acts at once when it does. Without leader election there is nothing to wait for. Default: false.
+    /// Starts the sources before the manager becomes the leader.
+    ///
+    /// The controller then reconciles immediately when it becomes the leader. Without leader
+    /// election the option has no effect. Default: false.
     pub warmup: Option<bool>,
-    /// A panic is an error like others. Otherwise it goes on to whoever runs the controller. Default: true.
+    /// Treats a panic of the reconciler as an error.
+    ///
+    /// If false, the panic propagates to the caller of the controller's task. Default: true.
     pub recover_panics: Option<bool>,
-    /// Drop a run when its request is made again: for long work that would begin anew anyway. Failed attempts stay counted. Events of the run's own writes count, too: filter
-    /// them out, or write last, or no run is ever finished. Default: false.
+    /// Cancels a reconcile when its request is queued again.
+    ///
+    /// Use it for long reconciles that would start over anyway. The count of failed attempts is
+    /// kept. Events of the reconcile's own writes queue the request as well: filter them out, or
+    /// write at the end, or the reconcile never completes. Default: false.
     pub cancel_superseded: Option<bool>,
-    /// What reads do that leave it to the controller, while the cache does not show what was written before.
+    /// Consistency of reads that do not specify one.
     ///
     /// * [`Consistency::Defer`]: a read of an object that the same reconcile wrote, and a list of a
     ///   kind that it wrote to, wait until the cache shows the write, at most 5 s. Other reads do
@@ -68,42 +82,48 @@ pub struct Options {
     ///   reconcile is not held back.
     /// * [`Consistency::Ignore`]: reads do not wait, and the next reconcile is not held back.
     ///
-    /// A write that was on its way when its run was cut off, by `reconcile_timeout` or `cancel_superseded`, is not known to have happened, and not waited for.
+    /// A write that was in flight when `reconcile_timeout` or `cancel_superseded` cancelled its
+    /// reconcile is not waited for, because its result is unknown.
     ///
     /// Default: [`Consistency::Defer`].
     pub consistency: Option<Consistency>,
-    /// See [`Self::on_error`]. Default: [`Retry::Limited`].
+    /// Policy for errors: see [`Self::on_error`]. Default: [`Retry::Limited`].
     pub on_error: Option<OnError>,
 }
 
-/// What decides about errors.
+/// Policy that decides about an error, given the number of the attempt.
 pub type OnError = Arc<dyn Fn(&Error, u32) -> Retry + Send + Sync>;
 
-/// What to do about an error.
+/// Decision about a failed reconcile.
 ///
 /// A retry waits at least for the server's `Retry-After` in the error, capped by
 /// [`Options::max_retry_after`], and for [`Failure::after`](crate::reconcile::Failure::after).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// Once more when the limiter says.
+    /// Retries with the delay of the rate limiter.
     Limited,
-    /// Once more after this time.
+    /// Retries after this delay.
     In(Duration),
-    /// Once more as soon as it is its turn.
+    /// Retries immediately, in the order of the queue.
     Immediately,
-    /// Not before an event; failed attempts are forgotten.
+    /// Does not retry. The count of failed attempts is reset.
     GiveUp,
 }
 
 impl Options {
-    /// Let `decide` say what to do about an error, given which attempt it was. It is not asked about those that are
-    /// [terminal](crate::reconcile::Failure::terminal).
+    /// Sets the policy that decides about errors.
+    ///
+    /// `decide` receives the error and the number of the attempt. It is not called for
+    /// [terminal](crate::reconcile::Failure::terminal) errors.
     #[must_use]
     pub fn on_error(self, decide: impl Fn(&Error, u32) -> Retry + Send + Sync + 'static) -> Self {
-        Self { on_error: Some(Arc::new(decide)), ..self }
+        Self {
+            on_error: Some(Arc::new(decide)),
+            ..self
+        }
     }
 
-    /// These, and where they say nothing, those.
+    /// Fills the options that are not set from `other`.
     #[must_use]
     pub fn or(self, other: &Self) -> Self {
         Self {
@@ -142,24 +162,30 @@ impl fmt::Debug for Options {
     }
 }
 
-/// What controllers inherit: for all, and for those of one kind.
+/// Options that controllers inherit, for all controllers or by kind.
 #[derive(Clone, Debug, Default)]
 pub struct Defaults {
-    /// For every controller.
+    /// Options of every controller.
     pub all: Options,
     kinds: HashMap<(String, String), Options>,
 }
 
 impl Defaults {
-    /// These for all, and nothing for one kind yet.
+    /// Creates defaults for all controllers.
     pub fn new(all: Options) -> Self {
-        Self { all, ..Self::default() }
+        Self {
+            all,
+            ..Self::default()
+        }
     }
 
-    /// For controllers [of](crate::builder::Builder::for_) this group and kind, in whichever version.
+    /// Sets the defaults of controllers for a group and kind, in every version.
+    ///
+    /// The kind of a controller is that of [`for_`](crate::builder::Builder::for_).
     #[must_use]
     pub fn kind(mut self, group: &str, kind: &str, options: Options) -> Self {
-        self.kinds.insert((group.to_owned(), kind.to_owned()), options);
+        self.kinds
+            .insert((group.to_owned(), kind.to_owned()), options);
         self
     }
 
@@ -173,9 +199,12 @@ impl Defaults {
     }
 }
 
-/// With nothing left to inherit.
+/// Options with all defaults resolved.
 #[derive(Clone)]
-#[expect(clippy::struct_excessive_bools, reason = "they are what `Options` say")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "resolved fields of `Options`"
+)]
 pub(crate) struct Settings {
     pub(crate) max_concurrent: usize,
     pub(crate) reconcile_timeout: Option<Duration>,
@@ -215,35 +244,76 @@ mod tests {
     use super::*;
 
     fn workers(n: usize) -> Options {
-        Options { max_concurrent: Some(n), ..Options::default() }
+        Options {
+            max_concurrent: Some(n),
+            ..Options::default()
+        }
     }
 
     #[test]
-    fn the_controller_wins_over_its_kind_and_that_over_all() {
+    fn options_of_the_controller_override_those_of_the_kind_and_the_defaults() {
         let pod = GroupVersionKind::gvk("", "v1", "Pod");
         let timeout = |seconds| Some(Duration::from_secs(seconds));
-        let all = Options { sync_timeout: timeout(7), reconcile_timeout: timeout(8), ..workers(2) };
-        let defaults = Defaults::new(all).kind("", "Pod", Options { reconcile_timeout: timeout(9), ..workers(3) });
+        let all = Options {
+            sync_timeout: timeout(7),
+            reconcile_timeout: timeout(8),
+            ..workers(2)
+        };
+        let defaults = Defaults::new(all).kind(
+            "",
+            "Pod",
+            Options {
+                reconcile_timeout: timeout(9),
+                ..workers(3)
+            },
+        );
 
         let resolved = defaults.under(workers(4), Some(&pod));
         assert_eq!(
-            (resolved.max_concurrent, resolved.reconcile_timeout, resolved.sync_timeout),
+            (
+                resolved.max_concurrent,
+                resolved.reconcile_timeout,
+                resolved.sync_timeout
+            ),
             (Some(4), timeout(9), timeout(7))
         );
         let other_version = GroupVersionKind::gvk("", "v2", "Pod");
-        assert_eq!(defaults.under(Options::default(), Some(&other_version)).max_concurrent, Some(3));
+        assert_eq!(
+            defaults
+                .under(Options::default(), Some(&other_version))
+                .max_concurrent,
+            Some(3)
+        );
         let other_group = GroupVersionKind::gvk("metrics.k8s.io", "v1", "Pod");
-        assert_eq!(defaults.under(Options::default(), Some(&other_group)).max_concurrent, Some(2));
-        assert_eq!(defaults.under(Options::default(), None).max_concurrent, Some(2));
+        assert_eq!(
+            defaults
+                .under(Options::default(), Some(&other_group))
+                .max_concurrent,
+            Some(2)
+        );
+        assert_eq!(
+            defaults.under(Options::default(), None).max_concurrent,
+            Some(2)
+        );
     }
 
     #[test]
-    fn what_nobody_sets_is_as_documented() {
+    fn unset_options_have_the_documented_defaults() {
         let settings = Settings::from(Options::default());
-        assert_eq!((settings.max_concurrent, settings.sync_timeout), (1, Duration::from_mins(2)));
-        assert!(settings.recover_panics && !settings.cancel_superseded && settings.reconcile_timeout.is_none());
+        assert_eq!(
+            (settings.max_concurrent, settings.sync_timeout),
+            (1, Duration::from_mins(2))
+        );
+        assert!(
+            settings.recover_panics
+                && !settings.cancel_superseded
+                && settings.reconcile_timeout.is_none()
+        );
         assert_eq!(settings.consistency, Consistency::Defer);
-        assert_eq!((settings.stuck_after, settings.max_retry_after), (Duration::from_mins(10), Duration::from_mins(5)));
+        assert_eq!(
+            (settings.stuck_after, settings.max_retry_after),
+            (Duration::from_mins(10), Duration::from_mins(5))
+        );
         assert!(!settings.stuck_fails_readiness);
     }
 }

@@ -3,7 +3,7 @@
 //! The queue keeps each different text once, and at most 65,535 of them. Texts therefore contain
 //! neither keys nor messages, and delays are rounded.
 
-use super::verdict::{Class, statuses};
+use super::result::{Class, statuses};
 use crate::reconcile::{Error, Outcome, Reason, Result};
 use std::time::Duration;
 
@@ -20,11 +20,17 @@ pub(super) enum Interrupted {
 }
 
 /// Returns the reason of the requeue that follows from a result; `None` if there is no requeue.
-pub(super) fn requeue_reason(class: Class, outcome: Outcome, result: &Result<Outcome>) -> Option<Reason> {
+pub(super) fn requeue_reason(
+    class: Class,
+    outcome: Outcome,
+    result: &Result<Outcome>,
+) -> Option<Reason> {
     match (class, result) {
         (Class::Success | Class::Terminal, _) => None,
         (_, Err(error)) => Some(format!("retry: {}", error_class(error)).into()),
-        (Class::RequeueAfter, _) => Some(format!("requeue after {}", rounded(outcome.delay())).into()),
+        (Class::RequeueAfter, _) => {
+            Some(format!("requeue after {}", rounded(outcome.delay())).into())
+        }
         _ => Some("requeue".into()),
     }
 }
@@ -38,9 +44,13 @@ fn error_class(error: &Error) -> &str {
     }
     // A proxy may answer with any text.
     let is_word = |reason: &&str| {
-        (1..=MAX_CLASS).contains(&reason.len()) && reason.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        (1..=MAX_CLASS).contains(&reason.len())
+            && reason.bytes().all(|byte| byte.is_ascii_alphanumeric())
     };
-    statuses(error).map(|status| status.reason.as_str()).find(is_word).unwrap_or("error")
+    statuses(error)
+        .map(|status| status.reason.as_str())
+        .find(is_word)
+        .unwrap_or("error")
 }
 
 /// Rounds to milliseconds, seconds, minutes or hours, so that there are few different texts.

@@ -1,4 +1,4 @@
-//! A controller as debug pages show it.
+//! Reports about a controller for the debug pages.
 
 use super::{Controller, ControllerStats, TerminalOutcome};
 use crate::{
@@ -7,32 +7,39 @@ use crate::{
 };
 use kube_core::GroupVersionKind;
 use serde::Serialize;
-use std::{cmp::Reverse, collections::BTreeMap, fmt, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{
+    cmp::Reverse, collections::BTreeMap, fmt, sync::atomic::Ordering::Relaxed, time::Duration,
+};
 
-/// A controller at one moment: see [`Controller::report`].
+/// State of a controller at one moment: see [`Controller::report`].
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ControllerReport {
-    /// Its name.
+    /// Name of the controller.
     pub name: String,
-    /// What it reconciles, if it was told.
+    /// Kind that the controller reconciles, if known.
     pub kind: Option<GroupVersionKind>,
-    /// How many requests are reconciled at once.
+    /// Number of requests reconciled concurrently.
     pub max_concurrent: usize,
-    /// How its runs ended.
+    /// Counts of reconciles by result.
     pub stats: ControllerStats,
     /// Reconciles that have been running for longer than
     /// [`Options::stuck_after`](super::Options::stuck_after), longest first.
     pub stuck: Vec<StuckReconcile>,
-    /// Its queue's numbers.
+    /// Statistics of the work queue.
     pub queue: Stats,
-    /// Its watches.
+    /// Watches that were not stopped.
     pub watches: Vec<WatchReport>,
-    /// What its watches have done, by name: of several of one name together, those that have stopped included as long as there is one.
+    /// Statistics of watches by name.
+    ///
+    /// Watches of one name are added up. Stopped ones are included while another watch has the same
+    /// name.
     pub sources: BTreeMap<String, WatchStats>,
 }
 
-/// A reconcile that has been running for longer than [`Options::stuck_after`](super::Options::stuck_after).
+/// Reconcile that is reported as stuck.
+///
+/// It has been running for longer than [`Options::stuck_after`](super::Options::stuck_after).
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct StuckReconcile {
@@ -49,43 +56,47 @@ impl fmt::Display for StuckReconcile {
     }
 }
 
-/// One watch at one moment.
+/// State of a watch at one moment.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct WatchReport {
-    /// The source's name.
+    /// Name of the source.
     pub name: String,
     /// `starting`, `synced`, `degraded`, `failed` or `stopped`.
     pub state: &'static str,
-    /// What is wrong, in the server's own words.
+    /// Error of a degraded or failed watch, with the message of the API server.
     pub error: Option<String>,
-    /// What it has done.
+    /// Statistics of the watch.
     pub stats: WatchStats,
 }
 
-/// A controller's queue in numbers: see [`ManagerHandle::queues`](crate::manager::ManagerHandle::queues).
+/// Statistics of a controller's queue.
+///
+/// See [`ManagerHandle::queues`](crate::manager::ManagerHandle::queues).
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct QueueReport {
-    /// The controller's name.
+    /// Name of the controller.
     pub controller: String,
-    /// At one moment.
+    /// Statistics of the queue.
     pub stats: Stats,
     /// Requests whose last reconcile ended with a terminal error: the last 100, newest first.
     pub terminal: Vec<TerminalOutcome>,
 }
 
-/// A controller's queue with its keys as text: see [`Controller::queue_snapshot`].
+/// Contents of a controller's queue as text: see [`Controller::queue_snapshot`].
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct QueueSnapshot {
-    /// The controller's name.
+    /// Name of the controller.
     pub controller: String,
-    /// Its numbers, of the moment before.
+    /// Statistics of the queue, read before the entries.
     pub stats: Stats,
-    /// How many keys there are; more than entries, if not all were asked for.
+    /// Number of keys in the queue, including those that are not in `entries`.
     pub keys: usize,
-    /// Those that run first, then those that are ready, parked, delayed; each longest waiting first.
+    /// Running requests, then ready, parked and delayed ones.
+    ///
+    /// Requests in the same state are ordered by their wait, longest first.
     pub entries: Vec<Entry<String>>,
     /// Requests whose last reconcile ended with a terminal error: the last 100, newest first.
     ///
@@ -102,21 +113,26 @@ impl From<&WatchHandle> for WatchReport {
             WatchState::Failed(error) => ("failed", Some(format!("{error:#}"))),
             WatchState::Stopped => ("stopped", None),
         };
-        Self { name: watch.name().to_owned(), state, error, stats: watch.stats() }
+        Self {
+            name: watch.name().to_owned(),
+            state,
+            error,
+            stats: watch.stats(),
+        }
     }
 }
 
 impl<R: Key> Controller<R> {
-    /// How its runs ended.
+    /// Returns the counts of reconciles by result.
     ///
     /// # Panics
-    /// Before the controller is built.
+    /// Panics before the controller is built.
     pub fn stats(&self) -> ControllerStats {
-        let work = self.work();
+        let work = self.workers();
         ControllerStats {
             deferred: work.deferrals.deferred.load(Relaxed),
             deferral_timeouts: work.deferrals.timeouts.load(Relaxed),
-            ..work.numbers.read()
+            ..work.counters.read()
         }
     }
 
@@ -124,16 +140,26 @@ impl<R: Key> Controller<R> {
     /// [`Options::stuck_after`](super::Options::stuck_after), longest first.
     ///
     /// # Panics
-    /// Before the controller is built.
+    /// Panics before the controller is built.
     pub fn stuck(&self) -> Vec<StuckReconcile> {
-        let longer = self.queue().running_longer_than(self.work().settings.stuck_after);
-        longer.into_iter().map(|(key, running_for)| StuckReconcile { key: format!("{key:?}"), running_for }).collect()
+        let longer = self
+            .queue()
+            .running_longer_than(self.workers().settings.stuck_after);
+        longer
+            .into_iter()
+            .map(|(key, running_for)| StuckReconcile {
+                key: format!("{key:?}"),
+                running_for,
+            })
+            .collect()
     }
 
-    /// All its numbers, for debug pages: as JSON or as they are. What is queued is in [`queue().snapshot()`](crate::workqueue::WorkQueue::snapshot).
+    /// Returns the state of the controller, for debug pages.
+    ///
+    /// The queued requests are in [`queue().snapshot()`](crate::workqueue::WorkQueue::snapshot).
     ///
     /// # Panics
-    /// Before the controller is built.
+    /// Panics before the controller is built.
     pub fn report(&self) -> ControllerReport {
         ControllerReport {
             name: self.name().to_owned(),
@@ -149,29 +175,55 @@ impl<R: Key> Controller<R> {
 
     pub(super) fn queue_report(&self) -> QueueReport {
         let (controller, stats) = (self.name().to_owned(), self.queue().stats());
-        QueueReport { controller, stats, terminal: self.work().terminal.report() }
+        QueueReport {
+            controller,
+            stats,
+            terminal: self.workers().terminal.report(),
+        }
     }
 
-    /// Its runs and sources that have not ended since it was told to stop, in words.
-    pub(crate) fn left(&self) -> Vec<String> {
+    /// Returns the reconciles and sources that a shutdown waits for, as text.
+    pub(crate) fn unfinished(&self) -> Vec<String> {
         let watches = self.watches();
-        let sources = watches.iter().filter(|watch| !watch.has_ended()).map(|watch| format!("source {}", watch.name()));
-        self.work().ending.left().into_iter().chain(sources).collect()
+        let sources = watches
+            .iter()
+            .filter(|watch| !watch.has_ended())
+            .map(|watch| format!("source {}", watch.name()));
+        self.workers()
+            .running_at_shutdown
+            .unfinished()
+            .into_iter()
+            .chain(sources)
+            .collect()
     }
 
-    /// What is in its queue, at most so many keys, as text. It looks at every key: in async code call it from a blocking task.
+    /// Returns the requests in the queue as text, at most `most` of them: running ones first, then
+    /// those that have waited longest.
+    ///
+    /// With a `key`, only the request with that text (`NAMESPACE/NAME`) is returned, and only its
+    /// terminal error. The call reads every request: in async code, make it from a blocking task.
     ///
     /// # Panics
-    /// Before the controller is built.
-    pub fn queue_snapshot(&self, most: usize) -> QueueSnapshot {
+    /// Panics before the controller is built.
+    pub fn queue_snapshot(&self, most: usize, key: Option<&str>) -> QueueSnapshot {
         let stats = self.queue().stats();
         let mut entries = self.queue().snapshot();
         let keys = entries.len();
+        let mut terminal = self.workers().terminal.report();
+        if let Some(key) = key {
+            entries.retain(|entry| format!("{:?}", entry.key) == key);
+            terminal.retain(|outcome| outcome.key == key);
+        }
         entries.sort_by_key(|entry| (rank(entry.state), Reverse(entry.added_ago)));
         entries.truncate(most);
-        let entries = entries.into_iter().map(in_words).collect();
-        let terminal = self.work().terminal.report();
-        QueueSnapshot { controller: self.name().to_owned(), stats, keys, entries, terminal }
+        let entries = entries.into_iter().map(describe).collect();
+        QueueSnapshot {
+            controller: self.name().to_owned(),
+            stats,
+            keys,
+            entries,
+            terminal,
+        }
     }
 }
 
@@ -185,7 +237,23 @@ fn rank(state: EntryState) -> u8 {
     }
 }
 
-fn in_words<R: Key>(entry: Entry<R>) -> Entry<String> {
-    let Entry { key, state, priority, added_ago, attempts, last_error, reasons } = entry;
-    Entry { key: format!("{key:?}"), state, priority, added_ago, attempts, last_error, reasons }
+fn describe<R: Key>(entry: Entry<R>) -> Entry<String> {
+    let Entry {
+        key,
+        state,
+        priority,
+        added_ago,
+        attempts,
+        last_error,
+        reasons,
+    } = entry;
+    Entry {
+        key: format!("{key:?}"),
+        state,
+        priority,
+        added_ago,
+        attempts,
+        last_error,
+        reasons,
+    }
 }

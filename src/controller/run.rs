@@ -1,18 +1,34 @@
-//! A controller's life: sources that wait for it, sources that run, workers, and the end of all that.
+//! Runs a controller: starts its sources and workers, and shuts them down.
 //!
-//! What holds: a controller runs once. When [`ControllerTask::run_until`] has returned, no
-//! source, no worker and no run of it is left; when it was dropped, they are aborted, and gone as soon as each gives way.
+//! Invariant: a controller runs once. When [`ControllerTask::run_until`] has returned, none of its
+//! sources, workers and reconciles is left. If the future is dropped, they are aborted and end at
+//! their next `await`.
 
 use super::{Built, Controller, Shared, state::Phase};
-use crate::{fence::Fence, reconcile::DynReconciler, workqueue::Key};
-use std::{collections::BTreeSet, fmt, future::pending, panic::resume_unwind, pin::pin, sync::Arc};
+use crate::{
+    fencing::Fence,
+    reconcile::DynReconciler,
+    workqueue::{EntryState, Key, WorkQueue},
+};
+use parking_lot::Mutex;
+use std::{
+    collections::BTreeSet,
+    fmt,
+    future::pending,
+    panic::resume_unwind,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
 use tokio::{
     select,
     task::{JoinError, JoinSet},
 };
 
-/// A built controller: run it once.
-#[must_use = "a controller runs only when told to"]
+/// Future of a built controller, before it runs. It runs once.
+#[must_use = "a controller does nothing before `run_until`"]
 pub struct ControllerTask<R: Key> {
     controller: Controller<R>,
     reconciler: Arc<dyn DynReconciler<R>>,
@@ -20,37 +36,48 @@ pub struct ControllerTask<R: Key> {
 
 impl<R: Key> ControllerTask<R> {
     pub(crate) fn new(controller: Controller<R>, reconciler: Arc<dyn DynReconciler<R>>) -> Self {
-        Self { controller, reconciler }
+        Self {
+            controller,
+            reconciler,
+        }
     }
 
-    /// Start the sources, then the workers, on the runtime that this is called in; run until `stop` resolves or [`Controller::stop`] is called; then
-    /// finish what runs. Told to stop while it starts, it ends without an error. Called in the scope of a [`Fence`](crate::manager::election::Fence), it starts
-    /// no run once that is closed.
+    /// Runs the controller on the current runtime until `stop` resolves.
+    ///
+    /// Starts the sources, then the workers. When `stop` resolves or [`Controller::stop`] is
+    /// called, it waits for running reconciles and returns. A stop during the start is not an
+    /// error.
+    ///
+    /// In the scope of a [`Fence`](crate::manager::election::Fence) no reconcile starts after the
+    /// fence is closed.
     ///
     /// # Errors
-    /// If a source fails, or is not synced in time, while it starts.
+    /// Returns an error if a source fails or does not sync in time during the start.
     ///
     /// # Panics
-    /// With the panic of a run, if [`recover_panics`](super::Options::recover_panics) is off.
+    /// Propagates the panic of a reconcile if [`recover_panics`](super::Options::recover_panics) is
+    /// off.
     pub async fn run_until(self, stop: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
-        self.run_until_forsaken(stop, pending()).await
+        self.run_until_aborted(stop, pending()).await
     }
 
-    /// What runs is waited for until `forsaken` resolves; what is left then is dropped, and is over when this returns.
-    pub(crate) async fn run_until_forsaken(
+    /// Runs until `stop` resolves, then waits for reconciles until `abort` does.
+    ///
+    /// Reconciles that still run are then aborted. They have ended when this function returns.
+    pub(crate) async fn run_until_aborted(
         self,
         stop: impl Future<Output = ()> + Send,
-        forsaken: impl Future<Output = ()> + Send,
+        abort: impl Future<Output = ()> + Send,
     ) -> anyhow::Result<()> {
         let shared = &self.controller.0;
-        let work = self.controller.work();
+        let shared_workers = self.controller.workers();
         let fence = Fence::current();
         let Some(end) = shared.claim() else {
-            // It was stopped before it ran.
+            // The controller was stopped before it ran.
             shared.ended().await;
             return Ok(());
         };
-        // Dropped before it is said that all is over.
+        // Declared after `end`, so that workers are dropped before the controller reports its end.
         let mut workers = JoinSet::new();
         let mut stop = pin!(async {
             select! {
@@ -62,75 +89,98 @@ impl<R: Key> ControllerTask<R> {
         let started = select! {
             biased;
             () = &mut stop => {
-                end.all(workers, forsaken).await;
+                end.shut_down(workers, abort).await;
                 return Ok(());
             }
             started = self.controller.warm_up() => started,
         };
         if let Err(error) = started {
-            tracing::error!(controller = self.controller.name(), error = %error, "controller did not start");
-            end.all(workers, forsaken).await;
+            tracing::error!(
+                controller = self.controller.name(),
+                %error,
+                "starting controller failed"
+            );
+            end.shut_down(workers, abort).await;
             return Err(error.into());
         }
-        let mut changes = work.limit.changes();
-        let mut at_work = BTreeSet::new();
-        // A queue that somebody has closed is never filled again.
-        while !work.queue.is_closed() {
-            // Those above the limit end by themselves.
+        let mut changes = shared_workers.limit.changes();
+        let mut running_workers = BTreeSet::new();
+        // A closed queue never returns requests again.
+        while !shared_workers.queue.is_closed() {
+            // Workers above the limit return on their own.
             let limit = *changes.borrow_and_update();
-            if at_work.len() < limit {
-                tracing::info!(controller = self.controller.name(), "worker count" = limit, "starting workers");
+            if running_workers.len() < limit {
+                tracing::info!(
+                    controller = self.controller.name(),
+                    workers = limit,
+                    "starting workers"
+                );
             }
-            for number in (0..limit).filter(|number| at_work.insert(*number)) {
-                workers.spawn(Fence::scope_if(fence.clone(), work.clone().run(number, self.reconciler.clone())));
+            for number in (0..limit).filter(|number| running_workers.insert(*number)) {
+                workers.spawn(Fence::scope_if(
+                    fence.clone(),
+                    shared_workers.clone().run(number, self.reconciler.clone()),
+                ));
             }
             select! {
                 biased;
                 () = &mut stop => break,
-                // The sender is in `work`.
+                // Never fails: the sender is in `workers`.
                 _ = changes.changed() => {}
                 Some(ended) = workers.join_next() => {
-                    at_work.remove(&number_of(ended));
+                    running_workers.remove(&number_of(ended));
                 }
             }
         }
         tracing::info!(controller = self.controller.name(), "stopping controller");
-        end.all(workers, forsaken).await;
+        end.shut_down(workers, abort).await;
         Ok(())
     }
 }
 
-/// Of a worker that has ended. Its panic is the controller's.
+/// Returns the number of a worker that has ended. Propagates its panic.
 fn number_of(ended: Result<usize, JoinError>) -> usize {
     ended.unwrap_or_else(|error| resume_unwind(error.into_panic()))
 }
 
 impl<R: Key> Shared<R> {
-    /// The one who sees to its end; `None` if there is one already.
-    pub(super) fn claim(&self) -> Option<Ends<'_, R>> {
+    /// Makes the caller responsible for the shutdown.
+    ///
+    /// Returns `None` if another caller already is.
+    pub(super) fn claim(&self) -> Option<ShutdownGuard<'_, R>> {
         let claimed = std::mem::replace(&mut self.state.lock().claimed, true);
-        (!claimed).then(|| Ends(self))
+        (!claimed).then(|| ShutdownGuard(self))
     }
 
     pub(super) async fn ended(&self) {
-        // The sender is here.
+        // Never fails: the sender is in `self`.
         drop(self.ended.subscribe().wait_for(|ended| *ended).await);
         let mut aborted = std::mem::take(&mut self.state.lock().aborted);
         aborted.shutdown().await;
     }
 }
 
-/// Sees to the end, also if whoever ran the controller was dropped.
-pub(super) struct Ends<'a, R: Key>(&'a Shared<R>);
+/// Guard that shuts the controller down, also if its future is dropped.
+pub(super) struct ShutdownGuard<'a, R: Key>(&'a Shared<R>);
 
-impl<R: Key> Ends<'_, R> {
-    /// Told to stop: nothing new begins, and what runs is waited for, or dropped when it is `forsaken`.
-    pub(super) async fn all(self, mut workers: JoinSet<usize>, forsaken: impl Future<Output = ()>) {
-        let phase = self.begin();
+impl<R: Key> ShutdownGuard<'_, R> {
+    /// Stops the controller and waits for running reconciles.
+    ///
+    /// Aborts them once `abort` resolves.
+    pub(super) async fn shut_down(
+        self,
+        mut workers: JoinSet<usize>,
+        abort: impl Future<Output = ()>,
+    ) {
+        let phase = self.close();
         for watch in self.0.state.lock().watches.values() {
             watch.end();
         }
-        let mut sources = if let Phase::Started { sources, .. } = phase { sources } else { JoinSet::new() };
+        let mut sources = if let Phase::Started { sources, .. } = phase {
+            sources
+        } else {
+            JoinSet::new()
+        };
         let ended = async {
             while sources.join_next().await.is_some() {}
             while let Some(ended) = workers.join_next().await {
@@ -140,35 +190,45 @@ impl<R: Key> Ends<'_, R> {
         select! {
             biased;
             () = ended => {}
-            () = forsaken => {
+            () = abort => {
                 workers.abort_all();
                 sources.shutdown().await;
                 workers.shutdown().await;
             }
         }
-        // Runs that have just ended may have left something to wait for.
-        if let Some(Built { work, .. }) = self.0.built.get() {
-            work.deferrals.over().await;
+        // Reconciles that have just ended may have started deferrals.
+        if let Some(Built {
+            workers: shared_workers,
+            ..
+        }) = self.0.built.get()
+        {
+            shared_workers.deferrals.ended().await;
         }
     }
 
-    /// Nothing new begins.
-    fn begin(&self) -> Phase<R> {
+    /// Closes the queue and cancels the shutdown token, so that no reconcile starts.
+    fn close(&self) -> Phase<R> {
         let Self(shared) = self;
         shared.shutdown.cancel();
-        if let Some(Built { work, .. }) = shared.built.get() {
-            work.ending.begin(&work.queue);
-            work.queue.close();
-            work.deferrals.end();
-            work.inbox.end();
+        if let Some(Built {
+            workers: shared_workers,
+            ..
+        }) = shared.built.get()
+        {
+            shared_workers
+                .running_at_shutdown
+                .begin(&shared_workers.queue);
+            shared_workers.queue.close();
+            shared_workers.deferrals.end();
+            shared_workers.target.end();
         }
         std::mem::replace(&mut shared.state.lock().phase, Phase::Ended)
     }
 }
 
-impl<R: Key> Drop for Ends<'_, R> {
+impl<R: Key> Drop for ShutdownGuard<'_, R> {
     fn drop(&mut self) {
-        if let Phase::Started { mut sources, .. } = self.begin() {
+        if let Phase::Started { mut sources, .. } = self.close() {
             sources.abort_all();
             self.0.state.lock().aborted = sources;
         }
@@ -176,7 +236,7 @@ impl<R: Key> Drop for Ends<'_, R> {
     }
 }
 
-/// One that is never run.
+/// Ends a controller that never ran, so that `stop` does not wait for it.
 impl<R: Key> Drop for ControllerTask<R> {
     fn drop(&mut self) {
         drop(self.controller.0.claim());
@@ -185,7 +245,56 @@ impl<R: Key> Drop for ControllerTask<R> {
 
 impl<R: Key> fmt::Debug for ControllerTask<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ControllerTask").field(&self.controller).finish()
+        f.debug_tuple("ControllerTask")
+            .field(&self.controller)
+            .finish()
+    }
+}
+
+/// Reconciles that still run after a controller was told to stop.
+///
+/// A closed queue does not list its running requests, but the shutdown report names them. Before
+/// the shutdown this costs each reconcile one load of a flag. A reconcile that ends while the
+/// shutdown begins may be listed although it has ended.
+pub(super) struct RunningAtShutdown<R> {
+    stopping: AtomicBool,
+    requests: Mutex<Vec<R>>,
+}
+
+impl<R> Default for RunningAtShutdown<R> {
+    fn default() -> Self {
+        Self {
+            stopping: AtomicBool::new(false),
+            requests: Mutex::default(),
+        }
+    }
+}
+
+impl<R: Key> RunningAtShutdown<R> {
+    /// Records the running reconciles. Must be called before the queue is closed.
+    pub(super) fn begin(&self, queue: &WorkQueue<R>) {
+        let mut runs = self.requests.lock();
+        if !self.stopping.swap(true, Relaxed) {
+            let running = queue.snapshot().into_iter();
+            let running = running.filter(|entry| matches!(entry.state, EntryState::Running { .. }));
+            *runs = running.map(|entry| entry.key).collect();
+        }
+    }
+
+    #[inline]
+    pub(super) fn finished(&self, request: &R) {
+        if self.stopping.load(Relaxed) {
+            self.requests.lock().retain(|other| other != request);
+        }
+    }
+
+    /// Returns the reconciles that still run, as text.
+    pub(super) fn unfinished(&self) -> Vec<String> {
+        self.requests
+            .lock()
+            .iter()
+            .map(|request| format!("reconcile of {request:?}"))
+            .collect()
     }
 }
 
@@ -199,50 +308,69 @@ mod tests {
     use tokio::{sync::Semaphore, task::yield_now};
 
     fn alive() -> usize {
-        tokio::runtime::Handle::current().metrics().num_alive_tasks()
+        tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks()
     }
 
-    /// One whose two runs and whose source never end; a permit for each that has begun.
+    /// Creates a controller whose source and reconciles never end.
+    ///
+    /// Each started reconcile adds a permit to the semaphore.
     fn stuck() -> (Controller<Request>, ControllerTask<Request>, Arc<Semaphore>) {
-        let begun = Arc::new(Semaphore::new(0));
-        let begins = begun.clone();
+        let started = Arc::new(Semaphore::new(0));
+        let permits = started.clone();
         let reconciler = reconcile::from_fn(move |_: Request, _| {
-            begins.add_permits(1);
+            permits.add_permits(1);
             pending()
         });
-        let built = Controller::builder("stuck").max_concurrent(2).build(reconciler);
+        let built = Controller::builder("stuck")
+            .max_concurrent(2)
+            .build(reconciler);
         let (controller, task) = built.expect("it is built");
         let deaf = source::from_fn("deaf", async |_, cx| {
             cx.synced();
             pending().await
         });
         controller.watch(deaf).expect("it is watched");
-        (controller, task, begun)
+        (controller, task, started)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn forsaken_it_names_what_is_left_and_leaves_no_task() {
+    async fn an_aborted_controller_names_unfinished_reconciles_and_leaves_no_task() {
         let before = alive();
-        let (controller, task, begun) = stuck();
+        let (controller, task, started) = stuck();
         for name in ["a", "b", "c"] {
             controller.queue().add(Request::new("default", name));
         }
-        let (named, at_work) = (controller.clone(), begun.clone());
-        let stop = async move { drop(at_work.acquire_many(2).await) };
-        let forsaken = async move {
-            // The queue is closed, and nobody has ended.
+        let (named, running_workers) = (controller.clone(), started.clone());
+        let stop = async move { drop(running_workers.acquire_many(2).await) };
+        let abort = async move {
+            // The queue is closed, and no reconcile has ended.
             yield_now().await;
-            assert_eq!(named.left(), ["run of default/a", "run of default/b", "source deaf"]);
+            assert_eq!(
+                named.unfinished(),
+                [
+                    "reconcile of default/a",
+                    "reconcile of default/b",
+                    "source deaf"
+                ]
+            );
         };
-        task.run_until_forsaken(stop, forsaken).await.expect("it has started");
-        assert_eq!(alive(), before, "on this thread nobody could have ended since");
+        task.run_until_aborted(stop, abort)
+            .await
+            .expect("it has started");
+        assert_eq!(
+            alive(),
+            before,
+            "no task can have ended on this thread since"
+        );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn warm_and_never_run_it_leaves_no_task() {
+    async fn a_warm_controller_that_never_runs_leaves_no_task() {
         let before = alive();
         let (controller, task, _) = stuck();
-        controller.warm_up().await.expect("it is synced");
+        controller.warm_up().await.expect("synced without an error");
         assert_eq!(alive(), before + 1);
         drop(task);
         controller.stop().await;
@@ -250,19 +378,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_run_that_ends_while_others_are_waited_for_is_not_named() {
-        let (controller, task, begun) = stuck();
+    async fn a_reconcile_that_ends_during_the_shutdown_is_not_named() {
+        let (controller, task, started) = stuck();
         let short = Request::new("default", "short");
         controller.queue().add(short.clone());
-        let (named, at_work) = (controller.clone(), begun.clone());
-        let stop = async move { drop(at_work.acquire().await) };
-        let forsaken = async move {
+        let (named, running_workers) = (controller.clone(), started.clone());
+        let stop = async move { drop(running_workers.acquire().await) };
+        let abort = async move {
             yield_now().await;
-            assert_eq!(named.left()[0], "run of default/short");
-            named.work().ending.ran(&short);
-            assert_eq!(named.left(), ["source deaf"]);
+            assert_eq!(named.unfinished()[0], "reconcile of default/short");
+            named.workers().running_at_shutdown.finished(&short);
+            assert_eq!(named.unfinished(), ["source deaf"]);
         };
-        task.run_until_forsaken(stop, forsaken).await.expect("it has started");
-        assert!(controller.left().is_empty());
+        task.run_until_aborted(stop, abort)
+            .await
+            .expect("it has started");
+        assert!(controller.unfinished().is_empty());
     }
 }

@@ -58,8 +58,15 @@ struct Entry<R> {
 
 impl<R> Default for TerminalOutcomes<R> {
     fn default() -> Self {
-        let kept = Kept { by_key: HashMap::new(), entries: BTreeMap::new(), last_id: 0 };
-        Self { kept: Mutex::new(kept), len: AtomicUsize::new(0) }
+        let kept = Kept {
+            by_key: HashMap::new(),
+            entries: BTreeMap::new(),
+            last_id: 0,
+        };
+        Self {
+            kept: Mutex::new(kept),
+            len: AtomicUsize::new(0),
+        }
     }
 }
 
@@ -71,7 +78,15 @@ impl<R: Key> TerminalOutcomes<R> {
         if let Some(previous) = kept.by_key.insert(key.clone(), id) {
             kept.entries.remove(&previous);
         }
-        kept.entries.insert(id, Entry { key: key.clone(), error, attempt, ended: Instant::now() });
+        kept.entries.insert(
+            id,
+            Entry {
+                key: key.clone(),
+                error,
+                attempt,
+                ended: Instant::now(),
+            },
+        );
         if kept.entries.len() > MAX_TERMINAL
             && let Some((_, oldest)) = kept.entries.pop_first()
         {
@@ -101,7 +116,13 @@ impl<R: Key> TerminalOutcomes<R> {
             attempt: entry.attempt,
             ended_ago: entry.ended.elapsed(),
         };
-        self.kept.lock().entries.values().rev().map(report).collect()
+        self.kept
+            .lock()
+            .entries
+            .values()
+            .rev()
+            .map(report)
+            .collect()
     }
 }
 
@@ -120,7 +141,10 @@ mod tests {
         outcomes.remove(&0);
         let report = outcomes.report();
         assert_eq!(report.len(), MAX_TERMINAL - 1);
-        assert_eq!((&*report[0].key, &*report[0].error, report[0].attempt), ("1", "again", 2));
+        assert_eq!(
+            (&*report[0].key, &*report[0].error, report[0].attempt),
+            ("1", "again", 2)
+        );
         assert_eq!(report.last().map(|oldest| &*oldest.key), Some("3"));
     }
 }

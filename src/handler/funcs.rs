@@ -1,10 +1,14 @@
 //! Handlers from closures.
 
 use super::{Enqueue, Handler};
-use crate::{event::Event, object::Object, workqueue::Key};
+use crate::{
+    event::{CreateEvent, DeleteEvent, Event},
+    object::Object,
+    workqueue::Key,
+};
 use std::fmt;
 
-/// One closure that looks at the whole event.
+/// Creates a handler from a closure over the event.
 pub fn from_fn<K, R: Key, F>(handle: F) -> impl Handler<K, R> + use<K, R, F>
 where
     F: Fn(&Event<K>, &Enqueue<R>) + Send + Sync + 'static,
@@ -20,7 +24,9 @@ impl<K, R: Key, F: Fn(&Event<K>, &Enqueue<R>) + Send + Sync + 'static> Handler<K
     }
 }
 
-/// A closure for each kind of event; those left out do nothing, and of two for one kind both are called.
+/// Handler with a closure for each type of event.
+///
+/// Events without a closure are ignored. Several closures for one type are all called.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -28,34 +34,44 @@ impl<K, R: Key, F: Fn(&Event<K>, &Enqueue<R>) + Send + Sync + 'static> Handler<K
 /// use k8s_openapi::api::core::v1::Pod;
 /// use steersman::{handler::{self, Funcs}, prelude::*};
 ///
-/// let gone = Funcs::<Pod, String>::new().delete(|pod, queue| queue.add(pod.name().to_owned()));
+/// let gone = Funcs::<Pod, String>::new().delete(|event, queue| queue.add(event.object.name().to_owned()));
 /// let mut pod = Pod::default();
 /// pod.metadata.name = Some("web".into());
 /// assert_eq!(handler::requests(&gone, Event::delete(pod.clone())).await, ["web"]);
 /// assert!(handler::requests(&gone, Event::create(pod)).await.is_empty());
 /// # }
 /// ```
-#[must_use = "give it to a source"]
+#[must_use = "pass it to a source"]
 pub struct Funcs<K, R>(Vec<Box<dyn Handler<K, R>>>);
 
 impl<K: 'static, R: Key> Funcs<K, R> {
-    /// One that does nothing yet.
+    /// Creates a handler without closures.
     #[expect(clippy::new_without_default, reason = "a default would say nothing")]
     pub fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// Of what is there, was made, or is in the list in the beginning.
-    pub fn create(self, handle: impl Fn(&Object<K>, &Enqueue<R>) + Send + Sync + 'static) -> Self {
+    /// Adds a closure for create events, including those of the initial list.
+    pub fn create(
+        self,
+        handle: impl Fn(CreateEvent<'_, K>, &Enqueue<R>) + Send + Sync + 'static,
+    ) -> Self {
         self.with(move |event, queue| {
-            if let Event::Create { object, .. } = event {
-                handle(object, queue);
+            if let &Event::Create {
+                ref object,
+                initial,
+            } = event
+            {
+                handle(CreateEvent { object, initial }, queue);
             }
         })
     }
 
-    /// Of changes: called with the old and the new object.
-    pub fn update(self, handle: impl Fn(&Object<K>, &Object<K>, &Enqueue<R>) + Send + Sync + 'static) -> Self {
+    /// Adds a closure for update events, called with the old and the new object.
+    pub fn update(
+        self,
+        handle: impl Fn(&Object<K>, &Object<K>, &Enqueue<R>) + Send + Sync + 'static,
+    ) -> Self {
         self.with(move |event, queue| {
             if let Event::Update { old, new } = event {
                 handle(old, new, queue);
@@ -63,16 +79,29 @@ impl<K: 'static, R: Key> Funcs<K, R> {
         })
     }
 
-    /// Of what is gone.
-    pub fn delete(self, handle: impl Fn(&Object<K>, &Enqueue<R>) + Send + Sync + 'static) -> Self {
+    /// Adds a closure for delete events.
+    pub fn delete(
+        self,
+        handle: impl Fn(DeleteEvent<'_, K>, &Enqueue<R>) + Send + Sync + 'static,
+    ) -> Self {
         self.with(move |event, queue| {
-            if let Event::Delete { object, .. } = event {
-                handle(object, queue);
+            if let &Event::Delete {
+                ref object,
+                state_unknown,
+            } = event
+            {
+                handle(
+                    DeleteEvent {
+                        object,
+                        state_unknown,
+                    },
+                    queue,
+                );
             }
         })
     }
 
-    /// Of what comes from outside the cluster.
+    /// Adds a closure for generic events.
     pub fn generic(self, handle: impl Fn(&Object<K>, &Enqueue<R>) + Send + Sync + 'static) -> Self {
         self.with(move |event, queue| {
             if let Event::Generic { object } = event {
@@ -89,7 +118,9 @@ impl<K: 'static, R: Key> Funcs<K, R> {
 
 impl<K: 'static, R: Key> Handler<K, R> for Funcs<K, R> {
     fn handle(&self, event: &Event<K>, queue: &Enqueue<R>) {
-        self.0.iter().for_each(|handler| handler.handle(event, queue));
+        self.0
+            .iter()
+            .for_each(|handler| handler.handle(event, queue));
     }
 }
 

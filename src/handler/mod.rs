@@ -1,16 +1,19 @@
-//! Events to requests: for which objects something has to be done, because something happened to this one.
+//! Event handlers: map events to the requests they affect.
 //!
-//! | use | for |
+//! | handler | enqueues |
 //! |---|---|
-//! | [`object`] | the kind that is reconciled |
-//! | [`owner`], [`owner_of`] | what it has made, and owns |
-//! | [`map`] | what it refers to, by a function; [`map_with_cache`] if that looks at other kinds, [`map_async`] if it has to wait |
-//! | [`Funcs`], [`from_fn`] | everything else; what waits or may fail goes to [`Enqueue::later`] |
-//! | [`wrap`], [`in_cluster`] | any of them in a controller whose requests are of another type |
+//! | [`object`] | the object of the event |
+//! | [`owner`], [`owner_of`] | its owner |
+//! | [`map`], [`map_with_cache`], [`map_async`] | the requests that a function returns |
+//! | [`Funcs`], [`from_fn`] | requests that closures add |
+//! | [`wrap`], [`in_cluster`] | the requests of another handler, converted to another type |
 //!
-//! What comes from an initial list or from an update that changed nothing is queued at low priority. Each request has its reason, for logs and debug pages.
+//! Use [`Enqueue::add_async`] in closures for code that waits or can fail.
 //!
-//! Handlers are values, and [`requests`] says what one makes of an event:
+//! Requests from an initial list or from an unchanged update are queued with low priority. Each
+//! request has a reason for logs and debug pages.
+//!
+//! [`requests`] returns the requests of a handler in a unit test:
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -30,29 +33,29 @@
 //! # }
 //! ```
 
-mod cause;
+mod dedup;
 mod enqueue;
-mod failing;
 mod funcs;
-mod later;
 mod map;
 mod owner;
-mod unique;
+mod pending;
+mod retry;
+mod trigger;
 mod wrap;
 
-use self::unique::Unique;
-pub(crate) use self::{
-    cause::{Subject, Verb},
-    enqueue::Target,
-    later::Laters,
-    owner::owner_in,
-};
+use self::dedup::Deduped;
 pub use self::{
     enqueue::Enqueue,
     funcs::{Funcs, from_fn},
     map::{map, map_async, map_with_cache},
     owner::{Owner, owner, owner_of},
     wrap::{in_cluster, wrap},
+};
+pub(crate) use self::{
+    enqueue::Target,
+    owner::owner_in,
+    retry::Retrier,
+    trigger::{EventKind, Subject},
 };
 use crate::{
     event::Event,
@@ -62,27 +65,36 @@ use crate::{
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Turns one event into requests. Called in order, one event at a time; a panic costs that event, and is counted and reported.
+/// Maps one event to requests.
 ///
-/// It must not wait: hand what waits or may fail to [`Enqueue::later`].
+/// The source calls it for one event at a time, in order. If it panics, the event is dropped,
+/// counted and logged.
+///
+/// It must not block. Use [`Enqueue::add_async`] for code that waits or can fail.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler of events of `{K}`",
+    label = "not a handler",
+    note = "wrap a function that returns requests: `handler::map(f)`, or `handler::map_async(f)` if it waits",
+    note = "wrap a function of the event and the queue: `handler::from_fn(f)`"
+)]
 pub trait Handler<K, R: Key>: Send + Sync + 'static {
-    /// Add what the event is about.
+    /// Adds the requests that the event affects to the queue.
     fn handle(&self, event: &Event<K>, queue: &Enqueue<R>);
 }
 
-/// Of several watches: `Arc<dyn Handler<K, R>>`.
+/// Shares a handler between watches, also as `Arc<dyn Handler<K, R>>`.
 impl<K: 'static, R: Key, H: Handler<K, R> + ?Sized> Handler<K, R> for Arc<H> {
     fn handle(&self, event: &Event<K>, queue: &Enqueue<R>) {
         (**self).handle(event, queue);
     }
 }
 
-/// The object itself.
+/// Returns a handler that enqueues the object of the event.
 pub fn object() -> ForObject {
     ForObject
 }
 
-/// See [`object`].
+/// Handler that enqueues the object of the event, see [`object`].
 #[derive(Clone, Copy, Debug)]
 pub struct ForObject;
 
@@ -92,29 +104,33 @@ impl<K> Handler<K, Request> for ForObject {
     }
 }
 
-/// What a handler makes of an event, what it leaves for later included: for unit tests.
+/// Returns the requests that a handler adds for an event, for unit tests.
+///
+/// Awaits the asynchronous mappings of the handler.
 ///
 /// # Panics
-/// If what is left for later fails, with the error.
-pub async fn requests<K, R: Key>(handler: &impl Handler<K, R>, event: Event<K>) -> Vec<R> {
+/// If an asynchronous mapping fails.
+pub async fn requests<K: 'static, R: Key>(handler: &impl Handler<K, R>, event: Event<K>) -> Vec<R> {
     struct Collected<R>(Mutex<Vec<R>>);
     impl<R: Key> Target<R> for Collected<R> {
         fn add(&self, request: R, _: Add) {
             self.0.lock().push(request);
         }
     }
-    let (collected, laters) = (Arc::new(Collected(Mutex::default())), Laters::default());
-    let queue = Enqueue::new(collected.clone(), laters.clone(), None);
+    let (collected, retrier) = (Arc::new(Collected(Mutex::default())), Retrier::default());
+    let queue = Enqueue::new(collected.clone(), retrier.clone(), None);
     handler.handle(&event, &queue.because(&Subject::new("test"), &event));
-    if let Err(error) = laters.attempt_all().await {
+    let attempted = retrier.attempt_all().await;
+    retrier.close();
+    if let Err(error) = attempted {
         panic!("{error:#}");
     }
     std::mem::take(&mut *collected.0.lock())
 }
 
-/// What a mapping may yield: a `Vec`, an array or an `Option` of requests, or a `Result` of one of these.
+/// Results of a mapping: a `Vec`, array or `Option` of requests, or a `Result` of those.
 pub trait Requests<R>: Send {
-    /// Add each, or say why there are none.
+    /// Calls `add` with each request, or returns the error of the mapping.
     fn each(self, add: &mut dyn FnMut(R)) -> anyhow::Result<()>;
 }
 

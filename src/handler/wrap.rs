@@ -1,4 +1,4 @@
-//! Handlers of plain requests, in controllers that have other ones.
+//! Conversion of handlers to other request types.
 
 use super::{Enqueue, Handler};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Use a handler of plain requests in a controller with a request type of its own.
+/// Converts the requests of a handler to the request type of the controller.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// use k8s_openapi::api::core::v1::Pod;
 /// use steersman::{handler, prelude::*};
 ///
-/// // However many pods change: look at them all, once.
+/// // All pods share one request.
 /// let all = handler::wrap(handler::object(), |_| ());
 /// assert_eq!(handler::requests(&all, Event::<Pod>::create(Pod::default())).await, [()]);
 /// # }
@@ -26,13 +26,22 @@ where
     H: Handler<K, Request>,
     F: Fn(Request) -> R + Send + Sync + 'static,
 {
-    Wrapped { handler, wrap: Arc::new(wrap) }
+    Wrapped {
+        handler,
+        wrap: Arc::new(wrap),
+    }
 }
 
-/// [`wrap`] for a controller over several clusters: the requests are about this one.
-pub fn in_cluster<K, H: Handler<K, Request>>(cluster: &str, handler: H) -> impl Handler<K, ClusterRequest> + use<K, H> {
+/// Converts requests to those of a controller over several clusters. See [`wrap`].
+pub fn in_cluster<K, H: Handler<K, Request>>(
+    cluster: &str,
+    handler: H,
+) -> impl Handler<K, ClusterRequest> + use<K, H> {
     let cluster: Arc<str> = cluster.into();
-    wrap(handler, move |request| ClusterRequest { cluster: cluster.clone(), request })
+    wrap(handler, move |request| ClusterRequest {
+        cluster: cluster.clone(),
+        request,
+    })
 }
 
 struct Wrapped<H, F> {

@@ -1,4 +1,4 @@
-//! How a manager is made.
+//! Builder of a manager.
 
 use super::{
     Manager, ManagerError, ManagerHandle, Owner, Shared,
@@ -20,7 +20,7 @@ use prometheus_client::registry::Registry;
 use std::{fmt, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, watch};
 
-/// Made by [`Manager::builder`].
+/// Builder of a [`Manager`], created by [`Manager::builder`].
 #[must_use = "finish with `build`"]
 pub struct ManagerBuilder {
     connection: Connection,
@@ -41,55 +41,74 @@ impl ManagerBuilder {
         }
     }
 
-    /// Lead before controllers run: of all processes with the same lease one does. Without this, every process leads.
+    /// Runs controllers only while this process holds a Lease.
+    ///
+    /// One of the processes with the same Lease leads. Without leader election, every process does.
     ///
     /// The check `lease` of `/readyz` fails while the Lease cannot be read, or cannot be written
-    /// although no other process holds it, and returns the server's message.
+    /// although no other process holds it, and returns the server's message. It fails at once if
+    /// the server answers 401 or 403, and after [`LeaderElection::renew_deadline`] of any other
+    /// errors in a row. The first success ends the failure.
     pub fn leader_election(self, lease: &str, namespace: &str) -> Self {
         self.leader_election_with(LeaderElection::new(lease, namespace))
     }
 
-    /// [`Self::leader_election`] with other times, or a name of this process's own.
+    /// Configures [`Self::leader_election`] with other durations or an identity.
     pub fn leader_election_with(mut self, election: LeaderElection) -> Self {
         self.election = Some(election);
         self
     }
 
-    /// What the cache keeps where a declaration does not say.
+    /// Sets the options of the cache.
     pub fn cache(mut self, options: CacheOptions) -> Self {
         self.cache = options;
         self
     }
 
-    /// What all controllers inherit.
+    /// Sets the options that all controllers inherit.
     pub fn controllers(mut self, options: Options) -> Self {
         self.defaults.all = options;
         self
     }
 
-    /// What controllers [of](crate::builder::Builder::for_) this kind inherit, in whichever version.
+    /// Sets the options that controllers of kind `K` inherit, in every version.
+    ///
+    /// The kind of a controller is that of [`for_`](crate::builder::Builder::for_).
     pub fn controllers_of<K: StaticKind>(mut self, options: Options) -> Self {
         let gvk = K::static_gvk();
         self.defaults = self.defaults.kind(&gvk.group, &gvk.kind, options);
         self
     }
 
-    /// How long everybody may take to stop, all together; `None` for ever. What is left then is dropped, and named in an error; with zero nothing is waited for,
-    /// and nothing is said. 30 s by default.
+    /// Sets the time that all tasks together may take to stop.
+    ///
+    /// Tasks that are left are then dropped and named in an error. With zero, all tasks are dropped
+    /// without an error. `None` waits without a limit. Default: 30 s.
     pub fn grace_period(mut self, grace: Option<Duration>) -> Self {
         self.grace = grace;
         self
     }
 
-    /// Checks what can be checked without the server. Nothing runs yet.
+    /// Creates the manager.
+    ///
+    /// Validates the configuration without requests to the API server.
     ///
     /// # Panics
-    /// If the connection is a configuration, and this is called outside of a tokio runtime.
+    /// Panics outside of a tokio runtime if the connection is a configuration.
     pub fn build(self) -> Result<Manager, ManagerError> {
-        let Self { connection, cache, defaults, grace, election } = self;
-        let cache = Cache::new(connection.clone(), cache).map_err(|error| ManagerError::Cache(Arc::new(error)))?;
-        // A connection of its own, if it can be had: what the server refuses is to be seen at once.
-        let election = election.map(|election| Elector::new(connection.clone(), election)).transpose()?;
+        let Self {
+            connection,
+            cache,
+            defaults,
+            grace,
+            election,
+        } = self;
+        let cache = Cache::new(connection.clone(), cache)
+            .map_err(|error| ManagerError::Cache(Arc::new(error)))?;
+        // If `connection` is a configuration, the election gets its own TCP connection.
+        let election = election
+            .map(|election| Elector::new(connection.clone(), election))
+            .transpose()?;
         let client = Client::new(connection)?.with_cache(cache.clone());
         let (controllers, recorders) = (ControllerMetrics::default(), RecorderMetrics::default());
         let mut registry = Registry::default();
@@ -130,30 +149,41 @@ impl ManagerBuilder {
         }));
         handle.add_own_checks();
         let run = move |cx| async move { run_cache(&cache, &cx, cx.stopped()).await };
-        handle.0.groups[Stage::Cache as usize].add(Runnable::new("cache", run).with_parts(Vec::new))?;
-        Ok(Manager { handle: Owner(handle), failed, grace })
+        handle.0.groups[Stage::Cache as usize]
+            .add(Runnable::new("cache", run).with_subtasks(Vec::new))?;
+        Ok(Manager {
+            handle: Owner(handle),
+            failed,
+            grace,
+        })
     }
 }
 
 impl ManagerHandle {
-    /// What a manager knows of itself.
+    /// Adds the checks for the manager's own state.
     fn add_own_checks(&self) {
         let checks = &self.0.checks;
         let started = self.0.started.subscribe();
-        checks.add_prompt(Probe::Health, "ping", || Ok(()));
+        checks.add_builtin(Probe::Health, "ping", || Ok(()));
         let has_started = move || {
-            if *started.borrow() { Ok(()) } else { Err("not everything has started yet, or it is stopping".into()) }
+            if *started.borrow() {
+                Ok(())
+            } else {
+                Err("the manager is starting or stopping".into())
+            }
         };
-        checks.add_prompt(Probe::Ready, "started", has_started);
+        checks.add_builtin(Probe::Ready, "started", has_started);
         checks.add_cache("cache", &self.0.cache);
         if let Some(elector) = self.0.election.clone() {
-            checks.add_prompt(Probe::Ready, "lease", move || elector.check());
+            checks.add_builtin(Probe::Ready, "lease", move || elector.check());
         }
     }
 }
 
 impl fmt::Debug for ManagerBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ManagerBuilder").field("connection", &self.connection).finish_non_exhaustive()
+        f.debug_struct("ManagerBuilder")
+            .field("connection", &self.connection)
+            .finish_non_exhaustive()
     }
 }

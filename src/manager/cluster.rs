@@ -1,6 +1,6 @@
-//! Other clusters, which come and go.
+//! Other clusters, which are added and removed while the manager runs.
 
-use super::{ManagerError, ManagerHandle, Stage, readiness::Held, stage::RunContext};
+use super::{ManagerError, ManagerHandle, Stage, readiness::CheckGuard, stage::RunContext};
 use crate::{
     cache::{Cache, CacheOptions},
     client::{Client, Connection},
@@ -18,7 +18,9 @@ use std::{
 use tokio::{select, sync::watch};
 use tokio_util::sync::CancellationToken;
 
-/// Another cluster: its own client and cache. Made by [`ManagerHandle::add_cluster`]; clones mean the same one.
+/// Another cluster with its own client and cache.
+///
+/// Created by [`ManagerHandle::add_cluster`]. Clones refer to the same cluster.
 #[derive(Clone)]
 pub struct Cluster(Arc<Inner>);
 
@@ -39,7 +41,7 @@ impl Cluster {
         options: CacheOptions,
         manager: ManagerHandle,
     ) -> Result<Self, ManagerError> {
-        let cache = Cache::of_added_cluster(connection.clone(), options)
+        let cache = Cache::for_added_cluster(connection.clone(), options)
             .map_err(|error| ManagerError::Cache(Arc::new(error)))?;
         let client = Client::new(connection)?.with_cache(cache.clone());
         let (stop, ended) = (CancellationToken::new(), watch::Sender::new(false));
@@ -54,36 +56,38 @@ impl Cluster {
         })))
     }
 
-    /// As it was added.
+    /// Returns the name of the cluster.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// Reads from its cache, writes to it.
+    /// Returns a client that reads from the cache and writes to the API server.
     pub fn client(&self) -> Client {
         self.0.client.clone()
     }
 
-    /// For [`Kind::with_cache`](crate::source::Kind::with_cache).
+    /// Returns the cache, for [`Kind::with_cache`](crate::source::Kind::with_cache).
     pub fn cache(&self) -> Cache {
         self.0.cache.clone()
     }
 
-    /// Stop its cache. Watches on it end, its name is free again. What was there is served until the handles are gone.
+    /// Stops the cache and its watches, and frees the name.
+    ///
+    /// Remaining handles still read the last known objects.
     pub async fn remove(&self) {
         self.0.stop.cancel();
         self.0.manager.forget_cluster(self);
-        // What has not begun ends as soon as it does.
+        // A cache that has not started stops as soon as it does.
         if !self.0.began.load(SeqCst) {
             return;
         }
-        // The sender is here.
+        // Never fails: the sender is in `self`.
         drop(self.0.ended.subscribe().wait_for(|ended| *ended).await);
     }
 
     pub(super) async fn run(self, cx: RunContext) -> anyhow::Result<()> {
         let Inner { cache, stop, .. } = &*self.0;
-        // Before it is looked whether it was removed.
+        // Stored before `stop` is checked, so that a concurrent `remove` waits or prevents the run.
         self.0.began.store(true, SeqCst);
         let stopped = async {
             select! {
@@ -93,7 +97,7 @@ impl Cluster {
         };
         // Later stages do not wait for a cluster that fails: it must not stop the others.
         let ready = async {
-            cache.await_known(SYNC_TIMEOUT).await;
+            cache.await_synced_or_failed(SYNC_TIMEOUT).await;
             cx.ready();
             pending::<Infallible>().await
         };
@@ -110,7 +114,7 @@ impl Cluster {
     }
 }
 
-/// Also if it is dropped.
+/// Reports the end of the cache, also if its future is dropped.
 struct Ended<'a>(&'a Inner);
 
 impl Drop for Ended<'_> {
@@ -121,40 +125,48 @@ impl Drop for Ended<'_> {
 
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster").field("name", &self.name()).field("cache", &self.0.cache).finish()
+        f.debug_struct("Cluster")
+            .field("name", &self.name())
+            .field("cache", &self.0.cache)
+            .finish()
     }
 }
 
 impl ManagerHandle {
     /// Adds a cluster with a client and a cache of its own.
     ///
-    /// The cache starts with that of the manager, or at once if the manager already runs. Controllers
-    /// watch it with [`Kind::with_cache`](crate::source::Kind::with_cache) and
+    /// The cache starts with that of the manager, or at once if the manager already runs.
+    /// Controllers watch it with [`Kind::with_cache`](crate::source::Kind::with_cache) and
     /// [`handler::in_cluster`](crate::handler::in_cluster).
     ///
-    /// [`Connection::with_options`] sets the time limits of its requests.
+    /// [`Connection::with_options`] sets the time and rate limits of its requests.
     ///
     /// # Unreachable clusters
     /// An added cluster that does not sync never ends the manager. The manager's start waits for it
-    /// until its informers are synced or the first request fails, and for at most 2 minutes. Until the
-    /// cluster is [removed](Cluster::remove), its state is visible in two places:
+    /// until its informers are synced or the first request fails, and for at most 2 minutes. Until
+    /// the cluster is [removed](Cluster::remove), its state is visible in two places:
     ///
-    /// * The check `cache/NAME` of `/readyz` fails while a required informer is not synced, and says
-    ///   why. A probe that must not depend on the cluster asks for `/readyz?exclude=cache/NAME`.
-    /// * The metric `steersman_cache_synced` is 0 for each informer with `cluster="NAME"` that is not
-    ///   synced.
+    /// * The check `cache/NAME` of `/readyz` fails while a required informer is not synced, and
+    ///   returns the reason. A probe that must not depend on the cluster asks for
+    ///   `/readyz?exclude=cache/NAME`.
+    /// * The metric `steersman_cache_synced` is 0 for each informer with `cluster="NAME"` that is
+    ///   not synced.
     ///
-    /// A controller waits for its watches of the cluster until they are synced or fail, and for at most
-    /// [`sync_timeout`](crate::controller::Options::sync_timeout), then starts without them. It
-    /// reconciles their objects as soon as the cluster syncs. Until then, cached reads of the cluster
-    /// return an error. Other controllers do not wait for them.
+    /// A controller waits for its watches of the cluster until they are synced or fail, and for at
+    /// most [`sync_timeout`](crate::controller::Options::sync_timeout), then starts without them.
+    /// It reconciles their objects as soon as the cluster syncs. Until then, cached reads of the
+    /// cluster return an error. Other controllers do not wait for them.
     ///
     /// Errors: the name is empty or taken, or the connection or the options are invalid.
-    pub fn add_cluster(&self, name: &str, connection: impl Into<Connection>) -> Result<Cluster, ManagerError> {
+    pub fn add_cluster(
+        &self,
+        name: &str,
+        connection: impl Into<Connection>,
+    ) -> Result<Cluster, ManagerError> {
         self.add_cluster_with(name, connection, CacheOptions::default())
     }
 
-    /// [`Self::add_cluster`] with other options of its cache.
+    /// Adds a cluster like [`Self::add_cluster`], with other options of its cache.
     pub fn add_cluster_with(
         &self,
         name: &str,
@@ -165,7 +177,7 @@ impl ManagerHandle {
         self.keep_cluster(&cluster)?;
         let runs = cluster.clone();
         let named = format!("cache of cluster {name}");
-        let added = self.add_with_parts(Stage::Cache, &named, Vec::new, move |cx| runs.run(cx));
+        let added = self.add_with_subtasks(Stage::Cache, &named, Vec::new, move |cx| runs.run(cx));
         if let Err(error) = added {
             self.forget_cluster(&cluster);
             return Err(error);
@@ -173,27 +185,36 @@ impl ManagerHandle {
         Ok(cluster)
     }
 
-    /// From now on it is on `/readyz` and on the metrics page.
+    /// Adds the cluster to `/readyz` and to the metrics page.
     fn keep_cluster(&self, cluster: &Cluster) -> Result<(), ManagerError> {
         let name = cluster.name();
         let mut clusters = self.0.clusters.lock();
-        // The one without a name is the manager's own.
+        // The empty name is that of the manager's own cluster.
         if name.is_empty() || clusters.contains_key(name) {
             return Err(ManagerError::NameTaken(format!("cluster {name}")));
         }
         let checks = &self.0.checks;
-        let ready = checks.held(checks.add_cache(&format!("cache/{name}"), &cluster.0.cache));
+        let ready = checks.guard(checks.add_cache(&format!("cache/{name}"), &cluster.0.cache));
         self.0.caches.watch(name, &cluster.0.cache);
         self.0.clients.watch(&cluster.0.client);
-        clusters.insert(name.to_owned(), Known { cluster: cluster.clone(), _ready: ready });
+        clusters.insert(
+            name.to_owned(),
+            Known {
+                cluster: cluster.clone(),
+                _ready: ready,
+            },
+        );
         Ok(())
     }
 
     fn forget_cluster(&self, cluster: &Cluster) {
         let mut clusters = self.0.clusters.lock();
         let name = cluster.name();
-        // Not one that has its name by now.
-        if clusters.get(name).is_some_and(|known| Arc::ptr_eq(&known.cluster.0, &cluster.0)) {
+        // The name may belong to a newer cluster.
+        if clusters
+            .get(name)
+            .is_some_and(|known| Arc::ptr_eq(&known.cluster.0, &cluster.0))
+        {
             let known = clusters.remove(name);
             self.0.caches.forget(name);
             self.0.clients.forget(&cluster.0.client);
@@ -203,8 +224,8 @@ impl ManagerHandle {
     }
 }
 
-/// A cluster that was not removed yet.
+/// Cluster that has not been removed.
 pub(super) struct Known {
     pub(super) cluster: Cluster,
-    _ready: Held,
+    _ready: CheckGuard,
 }

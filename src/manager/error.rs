@@ -1,62 +1,65 @@
-//! Why a manager was not made, did not take something, or did not end well.
+//! Errors of a manager.
 
 use super::election::{ElectionError, Lost};
 use crate::cache::CacheError;
 use std::{sync::Arc, time::Duration};
 
-/// What can go wrong with a manager.
+/// Error of a manager: while it was created, changed or running.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManagerError {
-    /// Names tell controllers, and clusters, apart.
-    #[error("{0} is taken in this manager: choose another name")]
+    /// The name of a controller or cluster is already in use.
+    #[error("cannot add {0}: the manager already has one of this name; choose another name")]
     NameTaken(String),
-    /// Nothing is started any more.
-    #[error("the manager is stopping: {0} was not added")]
+    /// The manager is stopping and starts no further tasks.
+    #[error("cannot add {0}: the manager is stopping")]
     Stopping(String),
-    /// Its parameters.
-    #[error("leader election: {0}")]
+    /// The options of the leader election are invalid.
+    #[error("cannot start leader election: {0}")]
     Election(ElectionError),
-    /// Another process leads, or may: end this one, and let it be started anew.
+    /// Another process leads, or may lead. End this process, so that it is restarted.
     #[error(transparent)]
     Lost(#[from] Lost),
-    /// No client could be made.
+    /// The client could not be created.
     #[error(transparent)]
     Client(#[from] crate::client::Error),
-    /// No cache could be made, or it did not sync.
+    /// The cache could not be created, or did not sync.
     #[error(transparent)]
     Cache(Arc<CacheError>),
-    /// Nobody can report events under that name.
+    /// The name of the event recorder is invalid.
     #[error(transparent)]
     Recorder(#[from] crate::recorder::RecorderError),
-    /// Somebody has failed, and ended it.
+    /// A task failed and ended the manager.
     #[error("{name}: {error:#}")]
     Failed {
-        /// Who.
+        /// Name of the task.
         name: String,
-        /// With what.
+        /// Error that the task returned.
         error: anyhow::Error,
     },
-    /// Not everybody ended in time.
-    #[error("not stopped within the grace period of {} s, and dropped: {}", limit.as_secs_f64(), left.join(", "))]
+    /// Some tasks did not stop within the grace period.
+    #[error(
+        "tasks dropped after the grace period of {} s: {}",
+        limit.as_secs_f64(), left.join(", ")
+    )]
     Grace {
         /// The grace period.
         limit: Duration,
-        /// Who was left, and what of them was at work.
+        /// Tasks that were dropped, with the work they had left.
         left: Vec<String>,
     },
-    /// The lease was lost, so that what only a leader does had to end at once.
-    #[error("dropped at once, because the lease was lost: {}", left.join(", "))]
+    /// The Lease was lost, and the work of the leader was dropped at once.
+    #[error("tasks dropped because the lease was lost: {}", left.join(", "))]
     Dropped {
-        /// Who was left, and what of them was at work.
+        /// Tasks that were dropped, with the work they had left.
         left: Vec<String>,
     },
-    /// Several of these, in the order in which they became known.
+    /// Several errors, in the order in which they occurred.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; then "))]
     Several(Vec<ManagerError>),
 }
 
-/// The text has that of the election's error, so that `source()` does not return it as `#[from]` would.
+/// Not `#[from]`: the text contains the error, so `source()` must not return it.
 impl From<ElectionError> for ManagerError {
     fn from(error: ElectionError) -> Self {
         Self::Election(error)

@@ -1,14 +1,18 @@
-//! Owns the client, the cache and everything that runs; starts and stops it in order.
+//! Manager, which owns client, cache and controllers and runs them.
 //!
-//! * [`Manager::builder`] makes one from a configuration or a client; [`ManagerHandle::controller`] builds controllers that it runs; [`Manager::run_until`] runs
-//!   everything until it is told to stop, or somebody fails.
-//! * What else is to run is [added](ManagerHandle::add) with a [`Stage`]: servers, caches, the rest, gates that have to return before anything is reconciled, and what
-//!   only the leader does. It can be added at any time before the end.
-//! * With [leader election](ManagerBuilder::leader_election), of all processes with one lease one leads. It stops before another can.
+//! * [`Manager::builder`] creates a manager from a configuration or a client.
+//!   [`ManagerHandle::controller`] builds controllers that the manager runs. [`Manager::run_until`]
+//!   runs everything until it is stopped or a task fails.
+//! * [`ManagerHandle::add`] adds other tasks in a [`Stage`]: servers, caches, gates that must
+//!   return before any controller reconciles, and work of the leader. Tasks can be added until the
+//!   shutdown.
+//! * With [leader election](ManagerBuilder::leader_election), one process per Lease leads. It stops
+//!   before another process can lead.
 //! * [`ManagerHandle::add_cluster`] adds other clusters, which may be unreachable.
-//! * [`ManagerHandle::readiness`] and [`ManagerHandle::add_check`] report whether the process can
+//!   [`ManagerHandle::readiness`] and [`ManagerHandle::add_check`] report whether the process can
 //!   do its work.
-//! * There is no global state: several managers can run in one process.
+//!
+//! There is no global state: several managers can run in one process.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -34,24 +38,24 @@
 //! # }
 //! ```
 
-mod asking;
 mod builder;
 mod cluster;
+mod debug;
 pub mod election;
 mod error;
 mod readiness;
-mod recording;
-mod reports;
+mod recorders;
 mod run;
+mod shared_check;
 pub mod signals;
 mod stage;
 
 pub use self::{
     builder::ManagerBuilder,
     cluster::Cluster,
+    debug::CacheReport,
     error::ManagerError,
     readiness::{CheckReport, Probe, Readiness},
-    reports::CacheReport,
     stage::{RunContext, Stage},
 };
 
@@ -77,7 +81,7 @@ use tokio::{
     sync::{mpsc, watch},
 };
 
-/// A manager to be run, once. Everything else is on the [`ManagerHandle`] that it derefs to.
+/// Manager that is ready to run, once. It derefs to its [`ManagerHandle`].
 #[must_use = "nothing happens before `run_until`"]
 pub struct Manager {
     handle: Owner,
@@ -85,7 +89,9 @@ pub struct Manager {
     grace: Option<Duration>,
 }
 
-/// For before, during and after the start. Clones mean the same manager. Controllers are built by [`controller`](Self::controller).
+/// Handle to a manager, usable before, during and after the run.
+///
+/// Clones refer to the same manager. [`controller`](Self::controller) builds controllers.
 #[derive(Clone)]
 pub struct ManagerHandle(Arc<Shared>);
 
@@ -102,23 +108,25 @@ struct Shared {
     registry: Mutex<Registry>,
     checks: Checks,
     groups: [Group; Stage::ALL.len()],
-    /// Of controllers.
+    /// Names of controllers.
     names: Mutex<HashSet<String>>,
     clusters: Mutex<HashMap<String, Known>>,
     election: Option<Elector>,
     leads: watch::Sender<bool>,
-    /// All that does not depend on leading.
+    /// True while every stage before [`Stage::Leader`] has started.
     started: watch::Sender<bool>,
 }
 
 impl Manager {
-    /// Creates a builder for this cluster, best from a `Config`. [`Connection::with_options`] sets the time
-    /// limits of all its requests, those of the informers included.
+    /// Creates a builder for the cluster of `connection`, best from a `Config`.
+    ///
+    /// [`Connection::with_options`] sets the time limits of all requests, including those of
+    /// informers.
     pub fn builder(connection: impl Into<Connection>) -> ManagerBuilder {
         ManagerBuilder::new(connection.into())
     }
 
-    /// To keep while the manager runs.
+    /// Returns a handle that can be kept while the manager runs.
     pub fn handle(&self) -> ManagerHandle {
         self.handle.0.clone()
     }
@@ -132,31 +140,39 @@ impl Deref for Manager {
     }
 }
 
-/// With it goes everything that waits or runs: that may well own a handle of its manager.
+/// Drops all waiting and running tasks when it is dropped.
+///
+/// The tasks may own handles to the manager, which would otherwise form a cycle of `Arc`s.
 struct Owner(ManagerHandle);
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.0.0.groups.iter().rev().for_each(Group::end);
-        // They have handles of their manager, too.
+        self.0.0.groups.iter().rev().for_each(Group::abort);
+        // Clusters own handles to their manager, too.
         let clusters = std::mem::take(&mut *self.0.0.clusters.lock());
         drop(clusters);
     }
 }
 
 impl ManagerHandle {
-    /// Reads from the cache, writes to the server.
+    /// Returns a client that reads from the cache and writes to the API server.
     pub fn client(&self) -> Client {
         self.0.client.clone()
     }
 
-    /// Shared by all controllers.
+    /// Returns the cache that all controllers share.
     pub fn cache(&self) -> Cache {
         self.0.cache.clone()
     }
 
-    /// Run something beside the controllers: with its stage, or at once if that has come already. What it returns in error ends the manager; returning without one
-    /// does not. Once the manager is stopping, this is an error.
+    /// Adds a task.
+    ///
+    /// It starts with its stage, or at once if the stage has already started.
+    ///
+    /// An error returned by the task ends the manager. A return without an error does not.
+    ///
+    /// # Errors
+    /// Returns an error once the manager is stopping.
     pub fn add<F, Fut>(&self, stage: Stage, name: &str, run: F) -> Result<(), ManagerError>
     where
         F: FnOnce(RunContext) -> Fut + Send + 'static,
@@ -165,43 +181,58 @@ impl ManagerHandle {
         self.group(stage).add(Runnable::new(name, run))
     }
 
-    /// One more thing to ask before it is said that all is well. It is asked on a thread that may wait, once at a time: those who want to know meanwhile share the answer.
-    /// One that panics, or gives no answer within five seconds, has failed; others do not wait for it. One that never returns keeps its thread, and with it the runtime.
-    pub fn add_check(&self, probe: Probe, name: &str, ask: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+    /// Adds a check to `/healthz` or `/readyz`.
+    ///
+    /// The check is called on a blocking thread, at most once at a time; concurrent callers share
+    /// the result. A check that panics or takes longer than five seconds fails. Other checks do not
+    /// wait for it. A check that never returns blocks its thread, and with it the shutdown of the
+    /// runtime.
+    pub fn add_check(
+        &self,
+        probe: Probe,
+        name: &str,
+        ask: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) {
         self.0.checks.add(probe, name, ask);
     }
 
-    /// Not ready before this handle says so.
+    /// Adds a readiness check that fails until the returned handle reports ready.
     pub fn readiness(&self, name: &str) -> Readiness {
         Readiness::new(&self.0.checks, name)
     }
 
-    /// What all checks say now, in the order in which they were added.
+    /// Returns the results of all checks, in the order in which they were added.
     pub async fn check(&self, probe: Probe) -> Vec<CheckReport> {
-        self.0.checks.ask(probe, |_| true).await
+        self.0.checks.run(probe, |_| true).await
     }
 
-    /// Add metrics of your own to the page.
+    /// Registers additional metrics on the metrics page.
     pub fn metrics<T>(&self, register: impl FnOnce(&mut Registry) -> T) -> T {
         register(&mut self.0.registry.lock())
     }
 
-    /// The metrics page, as text in the format `OpenMetrics`.
+    /// Returns the metrics page as text in the `OpenMetrics` format.
     pub fn metrics_page(&self) -> String {
         let mut page = String::new();
-        // Into a string it cannot fail.
+        // Writing to a `String` does not fail.
         let _ = encode(&mut page, &self.0.registry.lock());
         page
     }
 
-    /// Another cluster by its name.
+    /// Returns an added cluster by its name.
     pub fn cluster(&self, name: &str) -> Option<Cluster> {
-        self.0.clusters.lock().get(name).map(|known| known.cluster.clone())
+        self.0
+            .clusters
+            .lock()
+            .get(name)
+            .map(|known| known.cluster.clone())
     }
 
-    /// Resolves when this process leads; without leader election, when controllers are started.
+    /// Waits until this process leads.
+    ///
+    /// Without leader election, waits until controllers start.
     pub async fn elected(&self) {
-        // The sender is here.
+        // Never fails: the sender is in `self`.
         drop(self.0.leads.subscribe().wait_for(|leads| *leads).await);
     }
 
@@ -216,12 +247,12 @@ impl ManagerHandle {
         &self.0.checks
     }
 
-    pub(crate) fn watch_certificates(&self, certificates: &Arc<crate::tls::Certificates>) {
+    pub(crate) fn watch_certificates(&self, certificates: &Arc<crate::tls::CertificateWatcher>) {
         self.0.certificates.watch(certificates);
     }
 }
 
-/// What controllers need of a manager.
+/// Functions for the controllers of a manager.
 impl ManagerHandle {
     pub(crate) fn defaults(&self) -> &Defaults {
         &self.0.defaults
@@ -231,18 +262,22 @@ impl ManagerHandle {
         &self.0.controllers
     }
 
-    /// Its name is taken from now on.
+    /// Reserves the name of a controller.
     pub(crate) fn claim(&self, name: &str) -> Result<(), ManagerError> {
         let free = self.0.names.lock().insert(name.to_owned());
-        if free { Ok(()) } else { Err(ManagerError::NameTaken(format!("controller {name}"))) }
+        if free {
+            Ok(())
+        } else {
+            Err(ManagerError::NameTaken(format!("controller {name}")))
+        }
     }
 
     pub(crate) fn unclaim(&self, name: &str) {
         self.0.names.lock().remove(name);
     }
 
-    /// Something of ours that has tasks of its own: see [`Runnable::with_parts`].
-    pub(crate) fn add_with_parts<F, Fut>(
+    /// Adds a task that has tasks of its own: see [`Runnable::with_subtasks`].
+    pub(crate) fn add_with_subtasks<F, Fut>(
         &self,
         stage: Stage,
         name: &str,
@@ -253,56 +288,80 @@ impl ManagerHandle {
         F: FnOnce(RunContext) -> Fut + Send + 'static,
         Fut: Future<Output = anyhow::Result<()>> + Send + 'static,
     {
-        self.group(stage).add(Runnable::new(name, run).with_parts(parts))
+        self.group(stage)
+            .add(Runnable::new(name, run).with_subtasks(parts))
     }
 
-    /// Run a controller; while it is a standby, too, its sources if it is to be warm.
-    pub(crate) fn run<R: Key>(&self, controller: &Controller<R>, task: ControllerTask<R>) -> Result<(), ManagerError> {
+    /// Runs a controller, and warms up its sources on a standby if configured.
+    pub(crate) fn run<R: Key>(
+        &self,
+        controller: &Controller<R>,
+        task: ControllerTask<R>,
+    ) -> Result<(), ManagerError> {
         let (needs_leader, warms_up) = controller.leads();
-        let stage = if needs_leader { Stage::Leader } else { Stage::Controllers };
+        let stage = if needs_leader {
+            Stage::Leader
+        } else {
+            Stage::Controllers
+        };
         let name = controller.name().to_owned();
-        let left = |controller: Controller<R>| move || controller.left();
+        let left = |controller: Controller<R>| move || controller.unfinished();
         if needs_leader && warms_up {
             let (warm, parts) = (controller.clone(), left(controller.clone()));
             let name = format!("warm-up of controller {name}");
-            self.add_with_parts(Stage::Controllers, &name, parts, async move |cx: RunContext| {
-                let warmed = select! {
-                    biased;
-                    () = cx.stopped() => Ok(()),
-                    warmed = warm.warm_up() => warmed,
-                };
-                match warmed {
-                    // Somebody did not want it any more.
-                    Ok(()) | Err(WatchError::ControllerStopped(_) | WatchError::Stopped { .. }) => {}
-                    Err(error) => return Err(error.into()),
-                }
-                // If it has never led, its sources are left.
-                cx.stopped().await;
-                warm.stop().await;
-                Ok(())
-            })?;
+            self.add_with_subtasks(
+                Stage::Controllers,
+                &name,
+                parts,
+                async move |cx: RunContext| {
+                    let warmed = select! {
+                        biased;
+                        () = cx.stopped() => Ok(()),
+                        warmed = warm.warm_up() => warmed,
+                    };
+                    match warmed {
+                        // A controller or watch that was stopped on purpose is not a failure.
+                        Ok(())
+                        | Err(WatchError::ControllerStopped(_) | WatchError::Stopped { .. }) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                    // Stops the sources of a controller that has never led.
+                    cx.stopped().await;
+                    warm.stop().await;
+                    Ok(())
+                },
+            )?;
         }
         let (manager, parts) = (self.clone(), left(controller.clone()));
         let checks = &self.0.checks;
         let stuck = controller.stuck_check().map(|check| {
-            let id = checks.add_prompt(Probe::Ready, &format!("controller/{name}"), check);
-            checks.held(id)
+            let id = checks.add_builtin(Probe::Ready, &format!("controller/{name}"), check);
+            checks.guard(id)
         });
-        self.add_with_parts(stage, &format!("controller {name}"), parts, async move |cx: RunContext| {
-            let ran = task.run_until_forsaken(cx.stopped(), cx.forsaken()).await;
-            drop(stuck);
-            manager.unclaim(&name);
-            ran
-        })
+        self.add_with_subtasks(
+            stage,
+            &format!("controller {name}"),
+            parts,
+            async move |cx: RunContext| {
+                let ran = task.run_until_aborted(cx.stopped(), cx.aborted()).await;
+                drop(stuck);
+                manager.unclaim(&name);
+                ran
+            },
+        )
     }
 }
 
-/// Ready when everything is synced that somebody waits for.
-async fn run_cache(cache: &Cache, cx: &RunContext, stopped: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
+/// Runs a cache, and reports ready when all required informers are synced.
+async fn run_cache(
+    cache: &Cache,
+    cx: &RunContext,
+    stopped: impl Future<Output = ()> + Send,
+) -> anyhow::Result<()> {
     let mut failed = None;
     let until = async {
         let synced = async {
-            cache.await_needed(crate::source::SYNC_TIMEOUT).await?;
+            cache.await_required(crate::source::SYNC_TIMEOUT).await?;
             cx.ready();
             std::future::pending::<Result<(), CacheError>>().await
         };
@@ -317,7 +376,9 @@ async fn run_cache(cache: &Cache, cx: &RunContext, stopped: impl Future<Output =
 
 impl fmt::Debug for ManagerHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ManagerHandle").field("cache", &self.0.cache).finish_non_exhaustive()
+        f.debug_struct("ManagerHandle")
+            .field("cache", &self.0.cache)
+            .finish_non_exhaustive()
     }
 }
 

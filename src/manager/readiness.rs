@@ -1,48 +1,49 @@
-//! Whether this process is alive, and whether it can do its work.
+//! Health and readiness checks.
 //!
-//! What holds: a process is ready when every check says so; a check lives as long as its handle, or for ever if it was given as a function. Nobody waits for a check that
-//! they did not ask for, and no check for another.
+//! Invariant: a process is ready if every check passes. A check exists as long as its handle, or
+//! forever if it was added as a function. Checks run concurrently, and a caller waits only for
+//! those that it asked for.
 
-use super::asking::{Answer, Asking};
+use super::shared_check::{CheckResult, SharedCheck};
 use crate::cache::Cache;
-use futures_util::future::join_all;
+use futures::future::join_all;
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::{fmt, sync::Arc};
 
-/// What a check is about.
+/// Endpoint that a check belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Probe {
-    /// Restart the process if it fails: `/healthz`.
+    /// `/healthz`: the process should be restarted if the check fails.
     Health,
-    /// Send it no work while it fails: `/readyz`.
+    /// `/readyz`: the process should receive no traffic while the check fails.
     Ready,
 }
 
-/// What a check says, at one moment.
+/// Result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// Of the check.
+    /// Name of the check.
     pub name: Arc<str>,
-    /// Why it fails; `None` if it does not.
+    /// Reason of the failure; `None` if the check passes.
     pub failure: Option<String>,
 }
 
-/// How a check is asked.
+/// Implementation of a check.
 #[derive(Clone)]
-enum Ask {
-    /// One of our own, which answers at once.
-    Prompt(Arc<dyn Fn() -> Answer + Send + Sync>),
-    Anybodys(Arc<Asking>),
+enum CheckFn {
+    /// Check of this crate, which neither blocks nor panics.
+    Builtin(Arc<dyn Fn() -> CheckResult + Send + Sync>),
+    Custom(Arc<SharedCheck>),
 }
 
-impl Ask {
-    async fn answer(&self) -> Answer {
+impl CheckFn {
+    async fn run(&self) -> CheckResult {
         match self {
-            Self::Prompt(ask) => ask(),
-            Self::Anybodys(asking) => asking.ask().await,
+            Self::Builtin(check) => check(),
+            Self::Custom(check) => check.run().await,
         }
     }
 }
@@ -51,12 +52,12 @@ impl Ask {
 struct Check {
     probe: Probe,
     name: Arc<str>,
-    ask: Ask,
-    /// Tells it from others of its name.
+    function: CheckFn,
+    /// Distinguishes checks of the same name.
     id: u64,
 }
 
-/// All checks of a manager. A clone shares them.
+/// All checks of a manager. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Checks(Arc<Mutex<State>>);
 
@@ -67,101 +68,159 @@ struct State {
 }
 
 impl Checks {
-    /// For good.
-    pub(super) fn add(&self, probe: Probe, name: &str, ask: impl Fn() -> Answer + Send + Sync + 'static) {
-        self.push(probe, name, Ask::Anybodys(Arc::new(Asking::new(ask))));
+    /// Adds a check that is never removed.
+    pub(super) fn add(
+        &self,
+        probe: Probe,
+        name: &str,
+        check: impl Fn() -> CheckResult + Send + Sync + 'static,
+    ) {
+        self.push(
+            probe,
+            name,
+            CheckFn::Custom(Arc::new(SharedCheck::new(check))),
+        );
     }
 
-    /// One that neither blocks nor panics. Gives what it is [held](Self::held) by.
-    pub(super) fn add_prompt(&self, probe: Probe, name: &str, ask: impl Fn() -> Answer + Send + Sync + 'static) -> u64 {
-        self.push(probe, name, Ask::Prompt(Arc::new(ask)))
+    /// Adds a check that neither blocks nor panics. Returns its id for [`Self::guard`].
+    pub(super) fn add_builtin(
+        &self,
+        probe: Probe,
+        name: &str,
+        check: impl Fn() -> CheckResult + Send + Sync + 'static,
+    ) -> u64 {
+        self.push(probe, name, CheckFn::Builtin(Arc::new(check)))
     }
 
-    /// Whether what somebody cannot do without is in this cache.
+    /// Adds a check that fails while a required informer of the cache is not synced.
     pub(super) fn add_cache(&self, name: &str, cache: &Cache) -> u64 {
         let cache = cache.clone();
-        self.add_prompt(Probe::Ready, name, move || match cache.unsynced() {
+        self.add_builtin(Probe::Ready, name, move || match cache.unsynced() {
             unsynced if unsynced.is_empty() => Ok(()),
-            unsynced => Err(format!("not synced: {}", unsynced.join(", "))),
+            unsynced => Err(format!("informers not synced: {}", unsynced.join(", "))),
         })
     }
 
-    pub(super) fn held(&self, id: u64) -> Held {
-        Held { checks: self.clone(), id }
+    pub(super) fn guard(&self, id: u64) -> CheckGuard {
+        CheckGuard {
+            checks: self.clone(),
+            id,
+        }
     }
 
-    fn push(&self, probe: Probe, name: &str, ask: Ask) -> u64 {
+    fn push(&self, probe: Probe, name: &str, check: CheckFn) -> u64 {
         let mut state = self.0.lock();
         state.added += 1;
         let id = state.added;
-        state.checks.push(Check { probe, name: name.into(), ask, id });
+        state.checks.push(Check {
+            probe,
+            name: name.into(),
+            function: check,
+            id,
+        });
         id
     }
 
     fn remove(&self, id: u64) {
-        // What it owns is dropped when nobody waits.
-        let removed: Vec<_> = self.0.lock().checks.extract_if(.., |check| check.id == id).collect();
+        // The lock is released before the check is dropped, which may run user code.
+        let removed: Vec<_> = self
+            .0
+            .lock()
+            .checks
+            .extract_if(.., |check| check.id == id)
+            .collect();
         drop(removed);
     }
 
     #[cfg(feature = "admin")]
     pub(crate) fn names(&self, probe: Probe) -> Vec<Arc<str>> {
-        self.0.lock().checks.iter().filter(|check| check.probe == probe).map(|check| check.name.clone()).collect()
+        self.0
+            .lock()
+            .checks
+            .iter()
+            .filter(|check| check.probe == probe)
+            .map(|check| check.name.clone())
+            .collect()
     }
 
-    /// Those that are wanted, by their names, all at once; told in the order in which they were added. The others are not asked.
-    pub(crate) async fn ask(&self, probe: Probe, wanted: impl Fn(&str) -> bool) -> Vec<CheckReport> {
+    /// Runs the checks whose names are `wanted`, concurrently.
+    ///
+    /// Returns the results in the order in which the checks were added.
+    pub(crate) async fn run(
+        &self,
+        probe: Probe,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Vec<CheckReport> {
         let is_wanted = |check: &&Check| check.probe == probe && wanted(&check.name);
-        let checks: Vec<_> = self.0.lock().checks.iter().filter(is_wanted).cloned().collect();
+        let checks: Vec<_> = self
+            .0
+            .lock()
+            .checks
+            .iter()
+            .filter(is_wanted)
+            .cloned()
+            .collect();
         let report = async |check: Check| {
-            let failure = check.ask.answer().await.err();
-            CheckReport { name: check.name, failure }
+            let failure = check.function.run().await.err();
+            CheckReport {
+                name: check.name,
+                failure,
+            }
         };
         join_all(checks.into_iter().map(report)).await
     }
 }
 
-/// A check that goes with this.
-pub(super) struct Held {
+/// Guard that removes a check when it is dropped.
+pub(super) struct CheckGuard {
     checks: Checks,
     id: u64,
 }
 
-impl Drop for Held {
+impl Drop for CheckGuard {
     fn drop(&mut self) {
         self.checks.remove(self.id);
     }
 }
 
-/// Holds `/readyz` back until it says otherwise; dropped, nobody asks it any more. Made by
+/// Handle of a readiness check, which fails until [`Self::ready`] is called.
+///
+/// Dropping it removes the check. Created by
 /// [`ManagerHandle::readiness`](super::ManagerHandle::readiness).
-#[must_use = "dropped, it is not asked any more"]
+#[must_use = "dropping it removes the check"]
 pub struct Readiness {
     failure: Arc<Mutex<Option<String>>>,
-    _held: Held,
+    _guard: CheckGuard,
 }
 
 impl Readiness {
     pub(super) fn new(checks: &Checks, name: &str) -> Self {
         let failure = Arc::new(Mutex::new(Some("not ready yet".to_owned())));
-        let asked = failure.clone();
-        let id = checks.add_prompt(Probe::Ready, name, move || asked.lock().clone().map_or(Ok(()), Err));
-        Self { failure, _held: checks.held(id) }
+        let state = failure.clone();
+        let id = checks.add_builtin(Probe::Ready, name, move || {
+            state.lock().clone().map_or(Ok(()), Err)
+        });
+        Self {
+            failure,
+            _guard: checks.guard(id),
+        }
     }
 
-    /// It is.
+    /// Makes the check pass.
     pub fn ready(&self) {
         *self.failure.lock() = None;
     }
 
-    /// It is not, or not any more.
-    pub fn not_ready(&self, why: &str) {
-        *self.failure.lock() = Some(why.to_owned());
+    /// Makes the check fail with this reason.
+    pub fn not_ready(&self, reason: &str) {
+        *self.failure.lock() = Some(reason.to_owned());
     }
 }
 
 impl fmt::Debug for Readiness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Readiness").field("failure", &*self.failure.lock()).finish_non_exhaustive()
+        f.debug_struct("Readiness")
+            .field("failure", &*self.failure.lock())
+            .finish_non_exhaustive()
     }
 }

@@ -1,18 +1,22 @@
-//! From the first stage to the last, and back.
+//! Starts the stages in order, and stops them in reverse order.
 //!
-//! What holds: a stage is started when those before it are ready, and stopped when those after it are over. Whoever leads goes on renewing until nothing is left of what
-//! only a leader does; then the lease is released, or left to run out if something had to be dropped. Told to stop at any moment, it stops.
+//! Invariant: a stage starts when the stages before it are ready, and is stopped when those after
+//! it have ended. A leader renews the Lease until all of the leader's work has ended. Then it
+//! releases the Lease, or lets it expire if some of the work had to be dropped. A stop is effective
+//! at any time, also during the start.
 
 use super::{
     Manager, ManagerError, ManagerHandle,
     election::{Elector, Fence, Lost},
     stage::{Failed, Group, Stage},
 };
-use crate::caught::caught;
+use crate::panic_message::panic_message;
+use futures::FutureExt;
 use parking_lot::Mutex;
 use std::{
     convert::Infallible,
     future::pending,
+    panic::AssertUnwindSafe,
     pin::pin,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -25,54 +29,71 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// What stops promptly may do so, however late it is.
-const PROMPT: Duration = Duration::from_secs(1);
+/// Time that each stage after the leader's has to stop, even if the grace period is over.
+const MIN_STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Manager {
-    /// Start everything, stage by stage; run until `stop` resolves or somebody fails; stop everything in the opposite order within the grace period. The error says who
-    /// failed, also of those who did so at the same time or while they stopped, and who did not stop. When this returns nothing of it is left.
+    /// Runs all stages until `stop` resolves or a task fails, then stops them.
     ///
-    /// Whoever was told to stop and fails because what it waited for was stopped, too, has not failed: a task that was cancelled, a watch, a controller or a cache
-    /// that has ended, something that was not added any more, a write that was refused because this process does not lead.
+    /// Stages stop in reverse order, within the
+    /// [grace period](super::ManagerBuilder::grace_period) of the builder. When this
+    /// returns, no task of the manager is left.
     ///
-    /// A manager that has lost its lease ends with an error: end the process then.
+    /// # Errors
+    /// Names every task that failed, also during the shutdown, and every task that did not stop in
+    /// time. A lost Lease is an error: end the process.
+    ///
+    /// During the shutdown, errors that result from it are ignored: a cancelled task, a stopped
+    /// watch or controller, a closed cache, a rejected addition to the manager, and a write that is
+    /// rejected because this process no longer leads.
     pub async fn run_until(self, stop: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
-        // Dropped, nothing of it is left.
-        let Self { handle: owner, mut failed, grace } = self;
+        // Dropping `owner` drops all tasks.
+        let Self {
+            handle: owner,
+            mut failed,
+            grace,
+        } = self;
         let handle = &owner.0;
         let candidacy = Candidacy::default();
         let mut lead = pin!(handle.start_and_lead(&candidacy));
         let mut errors: Vec<ManagerError> = Vec::new();
-        let (mut stop, mut told) = (pin!(stop), false);
+        let (mut stop, mut stop_requested) = (pin!(stop), false);
         select! {
             biased;
-            () = &mut stop => told = true,
+            () = &mut stop => stop_requested = true,
             Some(failed) = failed.recv() => {
                 errors.push(failed.into());
-                // Which may well be why.
+                // A lost Lease may be the cause of the failure.
                 errors.extend(candidacy.lost.get().cloned().map(ManagerError::Lost));
             }
             lost = &mut lead => errors.push(lost.into()),
         }
-        tracing::info!("stopping the manager");
-        // Who was not told to stop may be told now: a second signal ends the process only after a first one.
-        let heard = async {
-            if !told {
+        tracing::info!("stopping manager");
+        // Keep polling `stop` during the shutdown: a first signal must be received before a second
+        // one can end the process.
+        let second_signal = async {
+            if !stop_requested {
                 stop.await;
             }
             pending::<Infallible>().await
         };
-        let Left { of_leader, mut of_rest } = select! {
+        let Left {
+            of_leader,
+            mut of_rest,
+        } = select! {
             biased;
             left = handle.stop_all(&candidacy, grace) => left,
-            never = heard => match never {},
+            never = second_signal => match never {},
         };
         while let Ok(failed) = failed.try_recv() {
             errors.push(failed.into());
         }
         match candidacy.lost.get() {
             Some(lost) => {
-                if !errors.iter().any(|error| matches!(error, ManagerError::Lost(_))) {
+                if !errors
+                    .iter()
+                    .any(|error| matches!(error, ManagerError::Lost(_)))
+                {
                     errors.push(lost.clone().into());
                 }
                 if !of_leader.is_empty() {
@@ -82,7 +103,10 @@ impl Manager {
             None => of_rest.splice(..0, of_leader).for_each(drop),
         }
         if let Some(limit) = grace.filter(|grace| !grace.is_zero() && !of_rest.is_empty()) {
-            errors.push(ManagerError::Grace { limit, left: of_rest });
+            errors.push(ManagerError::Grace {
+                limit,
+                left: of_rest,
+            });
         }
         match errors.len() {
             0 => Ok(()),
@@ -93,7 +117,7 @@ impl Manager {
 }
 
 impl ManagerHandle {
-    /// Never ready, unless it cannot lead any more.
+    /// Starts all stages and leads. Returns only if the leadership is lost.
     async fn start_and_lead(&self, candidacy: &Candidacy) -> Lost {
         for stage in [Stage::Server, Stage::Cache] {
             self.group(stage).start(None);
@@ -110,8 +134,10 @@ impl ManagerHandle {
             return pending().await;
         };
         let elected = candidacy.stand(elector.clone(), self.group(Stage::Leader).failures());
-        // Its task is over only when told, or after it has said why.
-        let Ok(Elected { fence, lost }) = elected.await else { return pending().await };
+        // The sender is dropped only after a stop, or after the failure was reported.
+        let Ok(Elected { fence, lost }) = elected.await else {
+            return pending().await;
+        };
         self.group(Stage::Leader).start(Some(fence));
         self.0.leads.send_replace(true);
         match lost.await {
@@ -120,42 +146,55 @@ impl ManagerHandle {
         }
     }
 
-    /// Gives who did not stop in time.
+    /// Stops all stages, and returns the tasks that did not stop in time.
     async fn stop_all(&self, candidacy: &Candidacy, grace: Option<Duration>) -> Left {
         self.0.started.send_replace(false);
         self.0.groups.iter().for_each(Group::close);
-        // Longer than a clock can count is for ever.
+        // A deadline that overflows the clock is treated as none.
         let deadline = grace.and_then(|grace| Instant::now().checked_add(grace));
-        // What only a leader does is over before another one can lead, also if the lease is lost only now.
-        let patience = async {
+        // The leader's work must end before another process can lead, also if the Lease is lost
+        // now.
+        let timeout = async {
             select! {
                 () = until(deadline) => {}
                 () = candidacy.lost() => {}
             }
         };
-        let of_leader = self.group(Stage::Leader).stop(patience).await;
+        let of_leader = self.group(Stage::Leader).stop(timeout).await;
         self.0.leads.send_replace(false);
-        // Who was kept waiting by others is not to blame.
-        let moment = if grace.is_some_and(|grace| grace.is_zero()) { Duration::ZERO } else { PROMPT };
-        let prompt = || deadline.map(|deadline| deadline.max(Instant::now() + moment));
-        // Of those that were dropped something may still be at work: the lease is left to run out.
-        candidacy.withdraw(of_leader.is_empty(), until(prompt())).await;
+        // A stage is not blamed for the time that the stages before it took.
+        let min_timeout = if grace.is_some_and(|grace| grace.is_zero()) {
+            Duration::ZERO
+        } else {
+            MIN_STOP_TIMEOUT
+        };
+        let stage_deadline = || deadline.map(|deadline| deadline.max(Instant::now() + min_timeout));
+        // Dropped tasks may still be running: let the Lease expire instead.
+        candidacy
+            .withdraw(of_leader.is_empty(), until(stage_deadline()))
+            .await;
         let mut of_rest = Vec::new();
-        for stage in [Stage::Controllers, Stage::Gate, Stage::Other, Stage::Cache, Stage::Server] {
-            of_rest.extend(self.group(stage).stop(until(prompt())).await);
+        for stage in [
+            Stage::Controllers,
+            Stage::Gate,
+            Stage::Other,
+            Stage::Cache,
+            Stage::Server,
+        ] {
+            of_rest.extend(self.group(stage).stop(until(stage_deadline())).await);
         }
         Left { of_leader, of_rest }
     }
 }
 
-/// Who was dropped.
+/// Tasks that did not stop in time.
 struct Left {
-    /// Of what only a leader does.
+    /// Tasks of [`Stage::Leader`].
     of_leader: Vec<String>,
     of_rest: Vec<String>,
 }
 
-/// For ever if there is no deadline.
+/// Waits until the deadline; forever if there is none.
 async fn until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
@@ -163,60 +202,74 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// Standing for election, beside everything else: who leads has to go on renewing while it stops.
+/// Task of the leader election, which renews the Lease during the shutdown too.
 #[derive(Default)]
 struct Candidacy {
     stop: CancellationToken,
     task: Mutex<Option<JoinHandle<()>>>,
-    /// Since it leads.
+    /// Set once this process leads.
     fence: Arc<OnceLock<Fence>>,
-    /// Since it does not any more.
+    /// Set once this process has lost the Lease.
     lost: Arc<OnceLock<Lost>>,
 }
 
-/// What the others need to know of leading.
+/// Notification that this process leads.
 struct Elected {
     fence: Fence,
-    /// Resolves if it is over; an error if that was wanted.
+    /// Receives the reason if the Lease is lost.
+    ///
+    /// Fails if the leadership ends on purpose.
     lost: oneshot::Receiver<Lost>,
 }
 
 impl Candidacy {
-    fn stand(&self, elector: Elector, failures: mpsc::UnboundedSender<Failed>) -> oneshot::Receiver<Elected> {
-        let (tell, elected) = oneshot::channel();
+    fn stand(
+        &self,
+        elector: Elector,
+        failures: mpsc::UnboundedSender<Failed>,
+    ) -> oneshot::Receiver<Elected> {
+        let (sender, elected) = oneshot::channel();
         let (stop, leads, is_lost) = (self.stop.clone(), self.fence.clone(), self.lost.clone());
         let stand = async move {
-            let Some(mut leadership) = elector.acquire(stop.cancelled()).await else { return };
-            let (tell_lost, lost) = oneshot::channel();
+            let Some(mut leadership) = elector.acquire(stop.cancelled()).await else {
+                return;
+            };
+            let (lost_sender, lost) = oneshot::channel();
             let fence = leads.get_or_init(|| leadership.fence()).clone();
-            if tell.send(Elected { fence, lost }).is_ok()
+            if sender.send(Elected { fence, lost }).is_ok()
                 && let Err(lost) = leadership.hold(stop.cancelled()).await
             {
                 is_lost.get_or_init(|| lost.clone());
-                // Nobody listens if it is stopping anyway.
-                drop(tell_lost.send(lost));
-                // With the leadership goes the time that is left.
+                // The receiver is dropped if the manager is already stopping.
+                drop(lost_sender.send(lost));
+                // Keep the leadership until the manager stops.
                 stop.cancelled().await;
                 return;
             }
             if let Err(error) = leadership.release().await {
-                tracing::warn!(error = %error, "the lease was not released");
+                tracing::warn!(%error, "releasing lease failed");
             }
         };
-        // With a panic goes the leadership, and the fence is closed.
+        // A panic drops the leadership, which closes the fence.
         let stand = async move {
-            if let Err(panic) = caught(pin!(stand)).await {
-                tracing::error!(panic, "leader election has panicked");
-                let error = anyhow::anyhow!("panicked, and does not lead any more: {panic}");
-                // Nobody listens when all is over.
-                drop(failures.send(Failed { name: "leader election".into(), error }));
+            if let Err(panic) = AssertUnwindSafe(stand).catch_unwind().await {
+                let panic = panic_message(&*panic);
+                tracing::error!(error = panic, "leader election panicked");
+                let error = anyhow::anyhow!("panicked and lost the lease: {panic}");
+                // The receiver is dropped if the manager has ended.
+                drop(failures.send(Failed {
+                    name: "leader election".into(),
+                    error,
+                }));
             }
         };
         *self.task.lock() = Some(tokio::spawn(stand));
         elected
     }
 
-    /// Resolves when somebody else may lead; never if it did not lead.
+    /// Waits until another process may lead.
+    ///
+    /// Never resolves if this process did not lead.
     async fn lost(&self) {
         match self.fence.get() {
             Some(fence) => fence.lost().await,
@@ -224,8 +277,10 @@ impl Candidacy {
         }
     }
 
-    /// Over; the lease is released if it was held and that is wanted, for which `patience` is had.
-    async fn withdraw(&self, release: bool, patience: impl Future<Output = ()>) {
+    /// Ends the candidacy.
+    ///
+    /// If `release` is set, releases a held Lease until `timeout` resolves.
+    async fn withdraw(&self, release: bool, timeout: impl Future<Output = ()>) {
         let task = self.task.lock().take();
         let Some(mut task) = task else { return };
         if release {
@@ -233,7 +288,7 @@ impl Candidacy {
             select! {
                 biased;
                 _ = &mut task => return,
-                () = patience => {}
+                () = timeout => {}
             }
         }
         task.abort();
@@ -241,7 +296,7 @@ impl Candidacy {
     }
 }
 
-/// If whoever ran the manager was dropped.
+/// Ends the task if the future that ran the manager is dropped.
 impl Drop for Candidacy {
     fn drop(&mut self) {
         if let Some(task) = self.task.get_mut().take() {

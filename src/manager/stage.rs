@@ -1,24 +1,21 @@
-//! What runs beside controllers, in stages.
+//! Stages, in which a manager runs its tasks.
 //!
-//! What holds, for each stage: it waits, runs, or is over, in this order; nothing is started in one that is over. A task of it is named for as long as it lives, and
-//! joined before the stage is over, with those that it has started itself if they are ours, unless it blocks its thread.
+//! Invariant: each stage is waiting, running or over, in this order, and nothing starts in a stage
+//! that is over. A running task is listed by name, and is joined before the stage is over unless it
+//! blocks its thread. Tasks of this crate join the tasks that they have spawned.
 
 use super::ManagerError;
 use crate::{
     cache::CacheError,
-    caught::caught,
     client,
-    fence::{Fence, Fenced},
+    fencing::{Fence, Fenced},
+    panic_message::panic_message,
     source::WatchError,
 };
+use futures::FutureExt;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use std::{
-    fmt,
-    pin::{Pin, pin},
-    sync::Arc,
-    time::Duration,
-};
+use std::{fmt, panic::AssertUnwindSafe, pin::Pin, sync::Arc, time::Duration};
 use tokio::{
     runtime::Handle,
     select,
@@ -28,38 +25,55 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// When something long-running runs. Stages start in this order, each when the one before is ready, and stop in the opposite order.
+/// Stage of the manager in which a task runs.
+///
+/// Stages start in this order, each when the previous one is ready, and stop in reverse order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
-    /// Serves others: probes, webhooks. Waited for until it is [ready](RunContext::ready).
+    /// Servers for other processes, such as probes and webhooks.
+    ///
+    /// The next stage waits until they are [ready](RunContext::ready).
     Server,
-    /// Feeds others. Waited for until it is [ready](RunContext::ready).
+    /// Caches that other tasks read from.
+    ///
+    /// The next stage waits until they are [ready](RunContext::ready).
     Cache,
-    /// Anything that needs synced caches, leading or not.
+    /// Tasks that need synced caches but not the leadership.
     Other,
-    /// Has to return before any controller reconciles: warming a registry, waiting for what others install. It runs in every process, also in those that do not
-    /// lead, and in several at once: what only one may do, as migrating data, is the leader's.
+    /// Tasks that must return before any controller reconciles.
+    ///
+    /// Examples are warming a registry, or waiting for another installation. A gate runs in every
+    /// process, also in standbys, and in several at the same time. Work that only one process may
+    /// do, such as migrating data, belongs to [`Stage::Leader`].
     Gate,
-    /// Controllers that do not need to lead, and what belongs to them.
+    /// Controllers that do not need the leadership, and tasks that belong to them.
     Controllers,
-    /// Only while leading. Controllers run here unless they are told otherwise.
+    /// Tasks that run only while this process leads.
+    ///
+    /// This is the default for controllers.
     Leader,
 }
 
 impl Stage {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Server, Self::Cache, Self::Other, Self::Gate, Self::Controllers, Self::Leader];
+    pub(super) const ALL: [Self; 6] = [
+        Self::Server,
+        Self::Cache,
+        Self::Other,
+        Self::Gate,
+        Self::Controllers,
+        Self::Leader,
+    ];
 }
 
-/// What a runnable is told, and may say.
+/// Context of a task: notifies it of the shutdown, and reports that it is ready.
 #[derive(Clone)]
 pub struct RunContext {
     stop: CancellationToken,
-    forsaken: CancellationToken,
+    abort: CancellationToken,
     progress: Arc<watch::Sender<Progress>>,
 }
 
-/// How far a runnable has come.
+/// Progress of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Progress {
     Starting,
@@ -68,17 +82,22 @@ enum Progress {
 }
 
 impl RunContext {
-    /// Resolves when it is to stop. After the grace period it is dropped.
+    /// Waits until the task must stop. After the grace period it is dropped.
     pub async fn stopped(&self) {
         self.stop.cancelled().await;
     }
 
-    /// Resolves when nobody waits any longer. Those who were added as having [parts](Runnable::with_parts) see their own tasks off then, for which they have a moment.
-    pub(crate) async fn forsaken(&self) {
-        self.forsaken.cancelled().await;
+    /// Waits until the manager stops waiting for the task.
+    ///
+    /// A task with [subtasks](Runnable::with_subtasks) then ends its own tasks, for which it has one
+    /// second.
+    pub(crate) async fn aborted(&self) {
+        self.abort.cancelled().await;
     }
 
-    /// Up and serving: the next stage may start. Returning says the same.
+    /// Reports that the task is ready, so that the next stage may start.
+    ///
+    /// A task that returns counts as ready.
     pub fn ready(&self) {
         self.progress.send_if_modified(|progress| {
             let first = *progress == Progress::Starting;
@@ -92,21 +111,23 @@ impl RunContext {
 
 impl fmt::Debug for RunContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunContext").field("progress", &*self.progress.borrow()).finish_non_exhaustive()
+        f.debug_struct("RunContext")
+            .field("progress", &*self.progress.borrow())
+            .finish_non_exhaustive()
     }
 }
 
-type Running = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>;
+type RunFuture = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>;
 
-/// What waits for its stage.
+/// Task that waits for its stage.
 pub(super) struct Runnable {
     name: Arc<str>,
-    run: Box<dyn FnOnce(RunContext) -> Running + Send>,
-    parts: Option<Parts>,
+    run: Box<dyn FnOnce(RunContext) -> RunFuture + Send>,
+    subtasks: Option<Subtasks>,
 }
 
-/// What of somebody is still there, in words.
-pub(super) type Parts = Box<dyn Fn() -> Vec<String> + Send + Sync>;
+/// Returns what a task still has running, as text.
+pub(super) type Subtasks = Box<dyn Fn() -> Vec<String> + Send + Sync>;
 
 impl Runnable {
     pub(super) fn new<F, Fut>(name: &str, run: F) -> Self
@@ -114,17 +135,27 @@ impl Runnable {
         F: FnOnce(RunContext) -> Fut + Send + 'static,
         Fut: Future<Output = anyhow::Result<()>> + Send + 'static,
     {
-        Self { name: name.into(), run: Box::new(move |cx| Box::pin(run(cx))), parts: None }
+        Self {
+            name: name.into(),
+            run: Box::new(move |cx| Box::pin(run(cx))),
+            subtasks: None,
+        }
     }
 
-    /// One that has tasks of its own, and returns soon after it is [forsaken](RunContext::forsaken), when they are over.
-    pub(super) fn with_parts(mut self, parts: impl Fn() -> Vec<String> + Send + Sync + 'static) -> Self {
-        self.parts = Some(Box::new(parts));
+    /// Marks a task that has tasks of its own.
+    ///
+    /// It must return soon after [`RunContext::aborted`] resolves, when its own tasks have
+    /// ended.
+    pub(super) fn with_subtasks(
+        mut self,
+        subtasks: impl Fn() -> Vec<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.subtasks = Some(Box::new(subtasks));
         self
     }
 }
 
-/// Somebody who has failed, which ends the manager.
+/// A failed task, which ends the manager.
 pub(super) struct Failed {
     pub(super) name: Arc<str>,
     pub(super) error: anyhow::Error,
@@ -132,14 +163,17 @@ pub(super) struct Failed {
 
 impl From<Failed> for ManagerError {
     fn from(Failed { name, error }: Failed) -> Self {
-        Self::Failed { name: name.to_string(), error }
+        Self::Failed {
+            name: name.to_string(),
+            error,
+        }
     }
 }
 
-/// One stage.
+/// The tasks of one stage.
 pub(super) struct Group {
     stop: CancellationToken,
-    forsaken: CancellationToken,
+    abort: CancellationToken,
     state: Mutex<State>,
     failures: mpsc::UnboundedSender<Failed>,
 }
@@ -147,7 +181,7 @@ pub(super) struct Group {
 enum State {
     Waiting(Vec<Runnable>),
     Running(Box<Tasks>),
-    Over,
+    Stopped,
 }
 
 struct Tasks {
@@ -155,106 +189,149 @@ struct Tasks {
     fence: Option<Fence>,
     running: JoinSet<()>,
     named: HashMap<Id, Named>,
-    /// Of those that have not returned, as far as is known.
+    /// Progress of tasks that have not returned. May include some that have.
     progress: Vec<watch::Receiver<Progress>>,
-    /// Nothing more is taken.
+    /// Set when no further tasks are accepted.
     closed: bool,
 }
 
-/// A task.
+/// A running task with its name.
 struct Named {
     name: Arc<str>,
-    parts: Option<Parts>,
+    subtasks: Option<Subtasks>,
     task: AbortHandle,
 }
 
 impl Group {
     pub(super) fn new(failures: mpsc::UnboundedSender<Failed>) -> Self {
-        let (stop, forsaken) = Default::default();
-        Self { stop, forsaken, state: Mutex::new(State::Waiting(Vec::new())), failures }
+        let (stop, abort) = Default::default();
+        Self {
+            stop,
+            abort,
+            state: Mutex::new(State::Waiting(Vec::new())),
+            failures,
+        }
     }
 
-    /// Where it is told who has failed.
+    /// Returns the sender for failed tasks.
     pub(super) fn failures(&self) -> mpsc::UnboundedSender<Failed> {
         self.failures.clone()
     }
 
-    /// At once if its stage has come; with it otherwise.
+    /// Starts the task, or queues it until the stage starts.
     pub(super) fn add(&self, runnable: Runnable) -> Result<(), ManagerError> {
         match &mut *self.state.lock() {
             State::Waiting(waiting) => waiting.push(runnable),
             State::Running(tasks) if !tasks.closed => self.spawn(tasks, runnable),
-            State::Running(_) | State::Over => return Err(ManagerError::Stopping(runnable.name.to_string())),
+            State::Running(_) | State::Stopped => {
+                return Err(ManagerError::Stopping(runnable.name.to_string()));
+            }
         }
         Ok(())
     }
 
-    /// Its stage has come. Under a fence, if it is about leading.
+    /// Starts the stage, under a fence if it needs the leadership.
     pub(super) fn start(&self, fence: Option<Fence>) {
         let mut state = self.state.lock();
-        let State::Waiting(waiting) = &mut *state else { return };
+        let State::Waiting(waiting) = &mut *state else {
+            return;
+        };
         let waiting = std::mem::take(waiting);
         let (running, named, progress) = (JoinSet::new(), HashMap::new(), Vec::new());
-        let mut started =
-            Box::new(Tasks { runtime: Handle::current(), fence, running, named, progress, closed: false });
+        let mut started = Box::new(Tasks {
+            runtime: Handle::current(),
+            fence,
+            running,
+            named,
+            progress,
+            closed: false,
+        });
         for runnable in waiting {
             self.spawn(&mut started, runnable);
         }
         *state = State::Running(started);
     }
 
-    fn spawn(&self, tasks: &mut Tasks, Runnable { name, run, parts }: Runnable) {
-        while let Some(ended) = tasks.running.try_join_next_with_id() {
-            tasks.forget(ended);
+    fn spawn(
+        &self,
+        tasks: &mut Tasks,
+        Runnable {
+            name,
+            run,
+            subtasks,
+        }: Runnable,
+    ) {
+        while let Some(closed) = tasks.running.try_join_next_with_id() {
+            tasks.forget(closed);
         }
-        tasks.progress.retain(|one| *one.borrow() < Progress::Returned && one.has_changed().is_ok());
-        let (tell, progress) = watch::channel(Progress::Starting);
+        tasks.progress.retain(|progress| {
+            *progress.borrow() < Progress::Returned && progress.has_changed().is_ok()
+        });
+        let (progress_sender, progress) = watch::channel(Progress::Starting);
         tasks.progress.push(progress);
-        let (stop, forsaken) = (self.stop.clone(), self.forsaken.clone());
-        let cx = RunContext { stop: stop.clone(), forsaken, progress: Arc::new(tell) };
+        let (stop, abort) = (self.stop.clone(), self.abort.clone());
+        let cx = RunContext {
+            stop: stop.clone(),
+            abort,
+            progress: Arc::new(progress_sender),
+        };
         let (failures, named) = (self.failures.clone(), name.clone());
         let run = async move {
             let progress = cx.progress.clone();
-            let ended = caught(pin!(async { run(cx).await })).await;
-            let ended = ended.unwrap_or_else(|panic| Err(anyhow::anyhow!("panicked: {panic}")));
-            if let Err(error) = ended
-                && !(stop.is_cancelled() && is_of_a_stop(&error))
+            // Calls the function inside the future, to catch its panics as well.
+            let run = AssertUnwindSafe(async { run(cx).await });
+            let closed = run.catch_unwind().await.unwrap_or_else(|panic| {
+                Err(anyhow::anyhow!("panicked: {}", panic_message(&*panic)))
+            });
+            if let Err(error) = closed
+                && !(stop.is_cancelled() && is_caused_by_shutdown(&error))
             {
-                tracing::error!(name = &*named, error = format!("{error:#}"), "a runnable has failed");
-                // Nobody listens when all is over.
+                tracing::error!(name = &*named, error = format!("{error:#}"), "task failed");
+                // The receiver is dropped if the manager has ended.
                 drop(failures.send(Failed { name: named, error }));
             }
             progress.send_replace(Progress::Returned);
         };
-        let task = tasks.running.spawn_on(Fence::scope_if(tasks.fence.clone(), run), &tasks.runtime);
-        tasks.named.insert(task.id(), Named { name, parts, task });
+        let task = tasks
+            .running
+            .spawn_on(Fence::scope_if(tasks.fence.clone(), run), &tasks.runtime);
+        tasks.named.insert(
+            task.id(),
+            Named {
+                name,
+                subtasks,
+                task,
+            },
+        );
     }
 
-    /// Until all are ready, or have returned: those that were started with the stage, and what was added meanwhile.
+    /// Waits until all tasks are ready or have returned, also those added meanwhile.
     pub(super) async fn ready(&self) {
-        self.all(Progress::Ready).await;
+        self.wait_for(Progress::Ready).await;
     }
 
-    /// Until all have returned.
+    /// Waits until all tasks have returned.
     pub(super) async fn returned(&self) {
-        self.all(Progress::Returned).await;
+        self.wait_for(Progress::Returned).await;
     }
 
-    async fn all(&self, wanted: Progress) {
+    async fn wait_for(&self, wanted: Progress) {
         loop {
             let behind = match &*self.state.lock() {
-                State::Running(tasks) => {
-                    tasks.progress.iter().find(|one| *one.borrow() < wanted && one.has_changed().is_ok()).cloned()
-                }
-                State::Waiting(_) | State::Over => None,
+                State::Running(tasks) => tasks
+                    .progress
+                    .iter()
+                    .find(|progress| *progress.borrow() < wanted && progress.has_changed().is_ok())
+                    .cloned(),
+                State::Waiting(_) | State::Stopped => None,
             };
             let Some(mut behind) = behind else { return };
-            // Who was dropped is not waited for.
+            // Fails if the task was dropped, which is not waited for.
             drop(behind.wait_for(|progress| *progress >= wanted).await);
         }
     }
 
-    /// The manager is stopping: nothing more is taken, and what waits for its stage is dropped.
+    /// Rejects further tasks, and drops those that wait for the stage.
     pub(super) fn close(&self) {
         let mut state = self.state.lock();
         let waited = match &mut *state {
@@ -262,88 +339,111 @@ impl Group {
                 tasks.closed = true;
                 None
             }
-            waits_or_over => Some(std::mem::replace(waits_or_over, State::Over)),
+            waits_or_over => Some(std::mem::replace(waits_or_over, State::Stopped)),
         };
         drop(state);
         drop(waited);
     }
 
-    /// Tell them to stop, and wait for them; those that are left when `patience` resolves are dropped. Says who they are, and what of them was at work.
-    pub(super) async fn stop(&self, patience: impl Future<Output = ()>) -> Vec<String> {
-        let state = std::mem::replace(&mut *self.state.lock(), State::Over);
+    /// Stops the tasks and waits for them.
+    ///
+    /// Drops those that are left when `deadline` resolves.
+    ///
+    /// Returns the dropped tasks, with the work they had left.
+    pub(super) async fn stop(&self, deadline: impl Future<Output = ()>) -> Vec<String> {
+        let state = std::mem::replace(&mut *self.state.lock(), State::Stopped);
         self.stop.cancel();
-        let State::Running(mut tasks) = state else { return Vec::new() };
+        let State::Running(mut tasks) = state else {
+            return Vec::new();
+        };
         select! {
             biased;
             () = tasks.joined() => return Vec::new(),
-            () = patience => {}
+            () = deadline => {}
         }
-        let mut left: Vec<_> = tasks.named.values().map(ToString::to_string).collect();
-        left.sort();
-        // What is dropped ends at its next await. Who has tasks of its own sees them off first.
-        self.forsaken.cancel();
-        tasks.named.values().filter(|named| named.parts.is_none()).for_each(|named| named.task.abort());
-        if timeout(DROPPING, tasks.joined()).await.is_err() {
+        let mut dropped: Vec<_> = tasks.named.values().map(ToString::to_string).collect();
+        dropped.sort();
+        // An aborted task ends at its next `await`. Tasks with subtasks end those first.
+        self.abort.cancel();
+        tasks
+            .named
+            .values()
+            .filter(|named| named.subtasks.is_none())
+            .for_each(|named| named.task.abort());
+        if timeout(ABORT_TIMEOUT, tasks.joined()).await.is_err() {
             tasks.running.abort_all();
-            // Who blocks a thread instead is not waited for.
-            if timeout(DROPPING, tasks.joined()).await.is_err() {
-                let names: Vec<_> = tasks.named.values().map(|named| named.name.clone()).collect();
-                tracing::error!(?names, "blocked threads: these are left behind, and may go on");
+            // Do not wait for a task that blocks its thread.
+            if timeout(ABORT_TIMEOUT, tasks.joined()).await.is_err() {
+                let names: Vec<_> = tasks
+                    .named
+                    .values()
+                    .map(|named| named.name.clone())
+                    .collect();
+                tracing::error!(?names, "tasks block their threads, exiting without them");
             }
         }
-        left
+        dropped
     }
 }
 
-/// Whoever was told to stop may say that what it waited for was stopped, too: that is no failure.
-fn is_of_a_stop(error: &anyhow::Error) -> bool {
+/// Returns whether an error of a stopping task results from the shutdown.
+fn is_caused_by_shutdown(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let cancelled = cause.downcast_ref().is_some_and(JoinError::is_cancelled);
-        let watch = matches!(cause.downcast_ref(), Some(WatchError::ControllerStopped(_) | WatchError::Stopped { .. }));
-        let late = matches!(cause.downcast_ref(), Some(ManagerError::Stopping(_)));
-        let ended = matches!(cause.downcast_ref(), Some(CacheError::Ended));
-        let fenced = cause.is::<Fenced>() || cause.downcast_ref().is_some_and(client::Error::is_fenced);
-        cancelled || watch || late || ended || fenced
+        let watch = matches!(
+            cause.downcast_ref(),
+            Some(WatchError::ControllerStopped(_) | WatchError::Stopped { .. })
+        );
+        let after_stop = matches!(cause.downcast_ref(), Some(ManagerError::Stopping(_)));
+        let closed = matches!(cause.downcast_ref(), Some(CacheError::Closed));
+        let fenced =
+            cause.is::<Fenced>() || cause.downcast_ref().is_some_and(client::Error::is_fenced);
+        cancelled || watch || after_stop || closed || fenced
     })
 }
 
 impl Group {
-    /// Whatever waits or runs is dropped.
-    pub(super) fn end(&self) {
+    /// Drops all waiting and running tasks.
+    pub(super) fn abort(&self) {
         self.stop.cancel();
-        let state = std::mem::replace(&mut *self.state.lock(), State::Over);
+        let state = std::mem::replace(&mut *self.state.lock(), State::Stopped);
         drop(state);
     }
 }
 
-/// How long tasks that are dropped may take for it.
-const DROPPING: Duration = Duration::from_secs(1);
+/// Time that dropped tasks have to end.
+const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How much of one that is left is told.
-const TOLD: usize = 10;
+/// Parts listed per dropped task.
+const MAX_LISTED_SUBTASKS: usize = 10;
 
 impl Tasks {
-    fn forget(&mut self, ended: Result<(Id, ()), JoinError>) {
-        self.named.remove(&ended.map_or_else(|error| error.id(), |(id, ())| id));
+    fn forget(&mut self, closed: Result<(Id, ()), JoinError>) {
+        self.named
+            .remove(&closed.map_or_else(|error| error.id(), |(id, ())| id));
     }
 
     async fn joined(&mut self) {
-        while let Some(ended) = self.running.join_next_with_id().await {
-            self.forget(ended);
+        while let Some(closed) = self.running.join_next_with_id().await {
+            self.forget(closed);
         }
     }
 }
 
 impl fmt::Display for Named {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut parts = self.parts.as_ref().map(|parts| parts()).unwrap_or_default();
+        let mut subtasks = self
+            .subtasks
+            .as_ref()
+            .map(|subtasks| subtasks())
+            .unwrap_or_default();
         f.write_str(&self.name)?;
-        if parts.is_empty() {
+        if subtasks.is_empty() {
             return Ok(());
         }
-        let more = parts.len().saturating_sub(TOLD);
-        parts.truncate(TOLD);
-        write!(f, " ({}", parts.join(", "))?;
+        let more = subtasks.len().saturating_sub(MAX_LISTED_SUBTASKS);
+        subtasks.truncate(MAX_LISTED_SUBTASKS);
+        write!(f, " ({}", subtasks.join(", "))?;
         if more > 0 {
             write!(f, " and {more} more")?;
         }

@@ -1,9 +1,11 @@
-//! An object kept in parts, read as one: a serde deserializer that gives `apiVersion`, `kind` and `metadata` from
-//! memory and everything else from the packed body, so that no message is written only to be parsed.
+//! Deserializer that reads an object from its parts.
+//!
+//! It reads `apiVersion`, `kind` and `metadata` from memory and everything else from the packed
+//! body, without an intermediate message.
 
 use super::{
     compact_meta::CompactMeta,
-    meta::{Owner, Timestamp, Which},
+    meta::{Owner, PairKind, Timestamp},
     packed::Packed,
 };
 use kube_core::TypeMeta;
@@ -17,7 +19,7 @@ use serde::{
 };
 use std::{array, fmt, marker::PhantomData};
 
-/// `body` is an object with all the other fields.
+/// Deserializes an object. `body` contains all fields but the type and the metadata.
 pub(super) fn assemble<'a, K: DeserializeOwned>(
     types: &'a TypeMeta,
     meta: &'a CompactMeta,
@@ -28,29 +30,39 @@ pub(super) fn assemble<'a, K: DeserializeOwned>(
         ("kind", Part::Text(&types.kind)),
         ("metadata", Part::Metadata(meta)),
     ];
-    let object = K::deserialize(Whole { head, body: &mut body })?;
+    let object = K::deserialize(ObjectDeserializer {
+        head,
+        body: &mut body,
+    })?;
     body.end()?;
     Ok(object)
 }
 
 type Head<'a> = [(&'static str, Part<'a>); 3];
 
-/// The fields of the head, then those of the body.
-struct Whole<'de, D> {
+/// Deserializer of the fields of the head, followed by those of the body.
+struct ObjectDeserializer<'de, D> {
     head: Head<'de>,
     body: D,
 }
 
-impl<'de, D: Deserializer<'de>> Deserializer<'de> for Whole<'de, D> {
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for ObjectDeserializer<'de, D> {
     type Error = D::Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        self.body.deserialize_map(Prepend { head: self.head, visitor })
+        self.body.deserialize_map(Prepend {
+            head: self.head,
+            visitor,
+        })
     }
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
         visitor.visit_some(self)
     }
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, D::Error> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
         visitor.visit_newtype_struct(self)
     }
     forward_to_deserialize_any! {
@@ -71,7 +83,11 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Prepend<'de, V> {
         self.visitor.expecting(f)
     }
     fn visit_map<A: MapAccess<'de>>(self, body: A) -> Result<V::Value, A::Error> {
-        self.visitor.visit_map(Fields { head: self.head.into_iter(), value: None, body })
+        self.visitor.visit_map(Fields {
+            head: self.head.into_iter(),
+            value: None,
+            body,
+        })
     }
 }
 
@@ -84,8 +100,13 @@ struct Fields<'de, A> {
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<'de, A> {
     type Error = A::Error;
 
-    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
-        let Some((name, value)) = self.head.next() else { return self.body.next_key_seed(seed) };
+    fn next_key_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, A::Error> {
+        let Some((name, value)) = self.head.next() else {
+            return self.body.next_key_seed(seed);
+        };
         self.value = Some(value);
         seed.deserialize(StrDeserializer::new(name)).map(Some)
     }
@@ -98,17 +119,17 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<'de, A> {
     }
 }
 
-/// A value in memory.
+/// Value in memory.
 #[derive(Clone, Copy)]
 enum Part<'a> {
     Text(&'a str),
     Number(i64),
     Flag(bool),
     Time(Timestamp),
-    /// JSON.
+    /// JSON text.
     Raw(&'a str),
     Metadata(&'a CompactMeta),
-    Pairs(&'a CompactMeta, Which),
+    Pairs(&'a CompactMeta, PairKind),
     Finalizers(&'a CompactMeta),
     Owners(&'a CompactMeta),
     Owner(Owner<'a>),
@@ -133,21 +154,33 @@ impl<'de, E: Error> Deserializer<'de> for PartDeserializer<'de, E> {
             Part::Number(number) => visitor.visit_i64(number),
             Part::Flag(flag) => visitor.visit_bool(flag),
             Part::Time(time) => visitor.visit_string(time.to_string()),
-            Part::Raw(json) => serde_json::Deserializer::from_str(json).deserialize_any(visitor).map_err(E::custom),
+            Part::Raw(json) => serde_json::Deserializer::from_str(json)
+                .deserialize_any(visitor)
+                .map_err(E::custom),
             Part::Metadata(meta) => visitor.visit_map(MapDeserializer::new(fields(meta))),
             Part::Pairs(meta, which) => {
-                let pairs = meta.pairs(which).map(|(key, value)| (Part::Text(key), Part::Text(value)));
+                let pairs = meta
+                    .pairs(which)
+                    .map(|(key, value)| (Part::Text(key), Part::Text(value)));
                 visitor.visit_map(MapDeserializer::new(pairs))
             }
-            Part::Finalizers(meta) => visitor.visit_seq(SeqDeserializer::new(meta.finalizers().map(Part::Text))),
-            Part::Owners(meta) => visitor.visit_seq(SeqDeserializer::new(meta.owners().map(Part::Owner))),
+            Part::Finalizers(meta) => {
+                visitor.visit_seq(SeqDeserializer::new(meta.finalizers().map(Part::Text)))
+            }
+            Part::Owners(meta) => {
+                visitor.visit_seq(SeqDeserializer::new(meta.owners().map(Part::Owner)))
+            }
             Part::Owner(owner) => visitor.visit_map(MapDeserializer::new(owner_fields(owner))),
         }
     }
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, E> {
         visitor.visit_some(self)
     }
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, E> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, E> {
         visitor.visit_newtype_struct(self)
     }
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, E> {
@@ -172,10 +205,16 @@ fn fields(meta: &CompactMeta) -> impl Iterator<Item = (&'static str, Part<'_>)> 
         ("deletionTimestamp", meta.deletion().map(Part::Time)),
         ("deletionGracePeriodSeconds", meta.grace().map(Part::Number)),
         ("selfLink", meta.self_link().map(Part::Text)),
-        ("labels", pairs(Which::Labels)),
-        ("annotations", pairs(Which::Annotations)),
-        ("finalizers", meta.has_finalizers().then_some(Part::Finalizers(meta))),
-        ("ownerReferences", meta.has_owners().then_some(Part::Owners(meta))),
+        ("labels", pairs(PairKind::Labels)),
+        ("annotations", pairs(PairKind::Annotations)),
+        (
+            "finalizers",
+            meta.has_finalizers().then_some(Part::Finalizers(meta)),
+        ),
+        (
+            "ownerReferences",
+            meta.has_owners().then_some(Part::Owners(meta)),
+        ),
         ("managedFields", meta.managed_fields().map(Part::Raw)),
     ]
     .into_iter()
@@ -189,7 +228,10 @@ fn owner_fields(owner: Owner<'_>) -> impl Iterator<Item = (&'static str, Part<'_
         ("name", Some(Part::Text(owner.name))),
         ("uid", Some(Part::Text(owner.uid))),
         ("controller", owner.controller.map(Part::Flag)),
-        ("blockOwnerDeletion", owner.block_owner_deletion.map(Part::Flag)),
+        (
+            "blockOwnerDeletion",
+            owner.block_owner_deletion.map(Part::Flag),
+        ),
     ]
     .into_iter()
     .filter_map(|(name, part)| Some((name, part?)))

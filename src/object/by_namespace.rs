@@ -1,38 +1,55 @@
-//! Something that may differ from one namespace to another.
+//! Values that can differ by namespace.
 
 use std::collections::BTreeMap;
 
-/// What holds where.
+/// Value by namespace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ByNamespace<T> {
     pub(crate) named: BTreeMap<String, T>,
-    /// In namespaces that are not named.
+    /// Value for namespaces that are not in `named`.
     pub(crate) others: T,
-    /// Of what is in no namespace.
-    pub(crate) whole: T,
+    /// Value for objects without a namespace.
+    pub(crate) cluster_scoped: T,
 }
 
 impl<T> ByNamespace<T> {
-    /// Of an object in this namespace, or in none.
+    /// Returns the value for an object in this namespace, or in none.
     pub(crate) fn of(&self, namespace: Option<&str>) -> &T {
-        namespace.map_or(&self.whole, |name| self.named.get(name).unwrap_or(&self.others))
+        namespace.map_or(&self.cluster_scoped, |name| {
+            self.named.get(name).unwrap_or(&self.others)
+        })
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.named.values().chain([&self.others, &self.whole])
+        self.named
+            .values()
+            .chain([&self.others, &self.cluster_scoped])
     }
 
-    /// Names only what is not as in the others, so that what is the same everywhere is equal, whichever namespaces differed in something else.
+    /// Maps the values, and keeps only names that differ from `others`.
+    ///
+    /// Two results that are the same in every namespace are therefore equal.
     pub(crate) fn map<U: PartialEq>(&self, of: impl Fn(&T) -> U) -> ByNamespace<U> {
         let others = of(&self.others);
-        let named = self.named.iter().map(|(name, value)| (name.clone(), of(value)));
-        ByNamespace { named: named.filter(|(_, value)| *value != others).collect(), others, whole: of(&self.whole) }
+        let named = self
+            .named
+            .iter()
+            .map(|(name, value)| (name.clone(), of(value)));
+        ByNamespace {
+            named: named.filter(|(_, value)| *value != others).collect(),
+            others,
+            cluster_scoped: of(&self.cluster_scoped),
+        }
     }
 }
 
-/// The same everywhere.
+/// Uses the same value for every namespace.
 impl<T: Clone> From<T> for ByNamespace<T> {
     fn from(value: T) -> Self {
-        Self { named: BTreeMap::new(), others: value.clone(), whole: value }
+        Self {
+            named: BTreeMap::new(),
+            others: value.clone(),
+            cluster_scoped: value,
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! An object kept compact: metadata parsed, the rest of the message [packed](super::packed), decoded when somebody reads it.
+//! Compact representation: parsed metadata and a [packed](super::packed) body.
 
 use super::{
     assemble::assemble,
@@ -10,7 +10,7 @@ use super::{
     key::ObjectKey,
     kind::KubeObject,
     meta::Meta,
-    packed::{Names, Packed, Pen},
+    packed::{Names, Packed, Packer},
     payload::Payload,
 };
 use kube_core::TypeMeta;
@@ -28,12 +28,12 @@ pub(crate) struct Compact {
     types: Arc<TypeMeta>,
     common: Arc<Common>,
     meta: CompactMeta,
-    /// An object of all fields but `apiVersion`, `kind` and `metadata`, packed.
+    /// Packed object of all fields but `apiVersion`, `kind` and `metadata`.
     body: Box<str>,
     forms: Forms,
 }
 
-/// What the compact objects of one informer have in common.
+/// State shared by the compact objects of one informer.
 #[derive(Debug, Default)]
 pub(super) struct Common {
     pub(super) registry: Registry,
@@ -49,52 +49,90 @@ impl Compact {
         &self.types
     }
 
-    /// All of it as JSON, which nobody keeps.
+    /// Returns the whole object as JSON, without caching it.
     pub(super) fn to_json(&self) -> Result<serde_json::Value, DecodeError> {
         self.assemble(true).map_err(|error| self.mismatch(error))
     }
 
     fn assemble<K: DeserializeOwned>(&self, whole: bool) -> Result<K, serde_json::Error> {
         let names = self.common.names.known();
-        let body = if whole { Packed::new(&self.body, &names) } else { Packed::EMPTY };
+        let body = if whole {
+            Packed::new(&self.body, &names)
+        } else {
+            Packed::EMPTY
+        };
         assemble(&self.types, &self.meta, body)
     }
 
     fn mismatch(&self, error: serde_json::Error) -> DecodeError {
-        DecodeError::Mismatch { kind: self.types.kind.clone(), key: self.key(), error }
+        DecodeError::Mismatch {
+            kind: self.types.kind.clone(),
+            key: self.key(),
+            error,
+        }
     }
 
-    /// As it came.
-    fn plain<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
+    /// Reads an object without the transform.
+    fn plain<'de, D: Deserializer<'de>>(
+        decoder: &Decoder,
+        deserializer: D,
+    ) -> Result<Self, D::Error> {
         let mut pen = decoder.common().names.pen();
-        let parts = ReadParts { decoder, rest: Some(&mut pen) }.deserialize(deserializer)?;
+        let parts = ReadParts {
+            decoder,
+            rest: Some(&mut pen),
+        }
+        .deserialize(deserializer)?;
         Ok(Self::new(decoder, parts, pen))
     }
 
-    fn new(decoder: &Decoder, Parts { types, meta }: Parts, pen: Pen<'_>) -> Self {
-        Self { types, common: decoder.common().clone(), meta, body: pen.finish(), forms: Forms::default() }
+    fn new(decoder: &Decoder, Parts { types, meta }: Parts, pen: Packer<'_>) -> Self {
+        Self {
+            types,
+            common: decoder.common().clone(),
+            meta,
+            body: pen.finish(),
+            forms: Forms::default(),
+        }
     }
 
-    /// As JSON.
+    /// Returns the body as JSON.
     #[cfg(test)]
     pub(super) fn body(&self) -> String {
-        Packed::new(&self.body, &self.common.names.known()).into_json().expect("it can be read")
+        Packed::new(&self.body, &self.common.names.known())
+            .into_json()
+            .expect("it can be read")
     }
 }
 
 impl Payload for Compact {
     const WALKED: bool = false;
 
-    fn read<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
+    fn read<'de, D: Deserializer<'de>>(
+        decoder: &Decoder,
+        deserializer: D,
+    ) -> Result<Self, D::Error> {
         let plain = Self::plain(decoder, deserializer)?;
-        let Some(transform) = decoder.transform_of(plain.meta.key().namespace()) else { return Ok(plain) };
+        let Some(transform) = decoder.transform_of(plain.meta.key().namespace()) else {
+            return Ok(plain);
+        };
         let names = plain.common.names.known();
         let body = Packed::new(&plain.body, &names);
-        let json = transform.change_parts(&plain.types, &plain.meta, body).map_err(Error::custom)?;
+        let json = transform
+            .change_parts(&plain.types, &plain.meta, body)
+            .map_err(Error::custom)?;
         let again = &mut serde_json::Deserializer::from_slice(&json);
         let changed = Self::plain(decoder, again).map_err(Error::custom)?;
-        let body = if transform.is_of_metadata() { plain.body } else { changed.body };
-        Ok(Self { types: plain.types, body, ..changed })
+        let body = if transform.is_of_metadata() {
+            plain.body
+        } else {
+            changed.body
+        };
+        Ok(Self {
+            types: plain.types,
+            body,
+            ..changed
+        })
     }
 
     fn read_quickly(decoder: &Decoder, text: &str) -> Option<Self> {
@@ -114,16 +152,17 @@ impl Payload for Compact {
         Meta::from(&self.meta)
     }
 
-    /// Without decoded forms: those are the readers'.
+    /// Excludes decoded values, which readers own.
     fn heap_bytes(&self) -> usize {
         size_of::<Self>() + self.meta.heap_bytes() + self.body.len()
     }
 
     fn decode<K: KubeObject>(self: &Arc<Self>) -> Result<Arc<K>, DecodeError> {
-        // A reader's mistake is the reader's error, and not the end of its task: as it is where the kind is kept typed.
+        // A panic of the type's own code is an error of the reader, as with the typed
+        // representation.
         let make = || {
             catch_unwind(AssertUnwindSafe(|| self.assemble(!K::metadata_api())))
-                .unwrap_or_else(|_| Err(Error::custom("the type's own code panicked")))
+                .unwrap_or_else(|_| Err(Error::custom("deserializing the type panicked")))
         };
         let (form, made) = self.forms.get(make).map_err(|error| self.mismatch(error))?;
         if made {

@@ -1,20 +1,21 @@
-//! Metadata in two allocations: all its text in one string, and where each piece ends.
+//! Metadata in two allocations: all text in one string, and the end of each piece.
 //!
-//! The pieces are, in this order: uid, resourceVersion, generateName, labels and annotations (key, value; sorted, no key
-//! twice), finalizers, owners (four pieces each). After the ends there is one word of flags for each owner. A label so
-//! costs its text and 8 bytes; shared strings (16 bytes for a pointer, and a table) would cost more than most keys.
+//! The pieces are: uid, resourceVersion, generateName, labels and annotations (key, value; sorted,
+//! without duplicates), finalizers, owners (four pieces each). The ends are followed by a word of
+//! flags for each owner. A label costs its text and 8 bytes. Shared strings, with a pointer of 16
+//! bytes and a table, would cost more than most keys.
 
 use super::{
     key::ObjectKey,
-    meta::{Owner, Timestamp, Which},
+    meta::{Owner, PairKind, Timestamp},
     wire_meta::{Text, WireMeta, WirePairs},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube_core::ObjectMeta;
 
-/// Pieces before the labels.
+/// Number of pieces before the labels.
 const FIRST: usize = 3;
-/// Pieces of an owner.
+/// Number of pieces of an owner.
 const OWNER: usize = 4;
 
 #[derive(Debug)]
@@ -24,28 +25,28 @@ pub(crate) struct CompactMeta {
     ends: Box<[u32]>,
     created: Option<Timestamp>,
     generation: Option<i64>,
-    rare: Option<Box<Rare>>,
+    rare: Option<Box<RareFields>>,
     labels: u32,
     annotations: u32,
     finalizers: u32,
     owners: u32,
-    has: Has,
+    has: Flags,
 }
 
-/// What few objects have.
+/// Fields that few objects have.
 #[derive(Debug, Default, PartialEq)]
-struct Rare {
+struct RareFields {
     deletion: Option<Timestamp>,
     grace: Option<i64>,
     self_link: Option<Box<str>>,
     managed_fields: Option<Box<str>>,
 }
 
-/// Which parts are there, were they empty: an absent map is not an empty one.
+/// Set of fields that are present. A missing map differs from an empty one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Has(u16);
+struct Flags(u16);
 
-impl Has {
+impl Flags {
     const NAMESPACE: u16 = 1;
     const UID: u16 = 2;
     const RESOURCE_VERSION: u16 = 4;
@@ -65,14 +66,14 @@ impl Has {
 }
 
 impl CompactMeta {
-    /// Of an object of which only the name is known.
+    /// Creates the metadata of an object of which only the name is known.
     pub(super) fn named(key: ObjectKey) -> Self {
         Self::pack(key, &mut WireMeta::default())
     }
 
     /// Returns a copy without `managedFields`.
     pub(super) fn without_managed_fields(&self) -> Self {
-        let rare = self.rare.as_ref().map(|rare| Rare {
+        let rare = self.rare.as_ref().map(|rare| RareFields {
             deletion: rare.deletion,
             grace: rare.grace,
             self_link: rare.self_link.clone(),
@@ -82,22 +83,24 @@ impl CompactMeta {
             key: self.key.clone(),
             text: self.text.clone(),
             ends: self.ends.clone(),
-            rare: rare.filter(|rare| *rare != Rare::default()).map(Box::new),
+            rare: rare
+                .filter(|rare| *rare != RareFields::default())
+                .map(Box::new),
             ..*self
         }
     }
 
-    /// `key` is that of the object.
+    /// Packs metadata. `key` is that of the object.
     pub(super) fn pack(key: ObjectKey, wire: &mut WireMeta<'_>) -> Self {
-        let mut has = Has::default();
-        has.set(Has::NAMESPACE, wire.namespace.is_some());
-        has.set(Has::UID, wire.uid.is_some());
-        has.set(Has::RESOURCE_VERSION, wire.resource_version.is_some());
-        has.set(Has::GENERATE_NAME, wire.generate_name.is_some());
-        has.set(Has::LABELS, wire.labels.is_some());
-        has.set(Has::ANNOTATIONS, wire.annotations.is_some());
-        has.set(Has::FINALIZERS, wire.finalizers.is_some());
-        has.set(Has::OWNERS, wire.owner_references.is_some());
+        let mut has = Flags::default();
+        has.set(Flags::NAMESPACE, wire.namespace.is_some());
+        has.set(Flags::UID, wire.uid.is_some());
+        has.set(Flags::RESOURCE_VERSION, wire.resource_version.is_some());
+        has.set(Flags::GENERATE_NAME, wire.generate_name.is_some());
+        has.set(Flags::LABELS, wire.labels.is_some());
+        has.set(Flags::ANNOTATIONS, wire.annotations.is_some());
+        has.set(Flags::FINALIZERS, wire.finalizers.is_some());
+        has.set(Flags::OWNERS, wire.owner_references.is_some());
 
         let [labels, annotations] = [&mut wire.labels, &mut wire.annotations].map(|pairs| {
             let pairs = pairs.as_mut().map(WirePairs::sort).unwrap_or_default();
@@ -109,22 +112,33 @@ impl CompactMeta {
 
         let pieces = || {
             let first = first.into_iter().map(text);
-            let pairs = labels.iter().chain(annotations).flat_map(|(key, value)| [&*key.0, &*value.0]);
+            let pairs = labels
+                .iter()
+                .chain(annotations)
+                .flat_map(|(key, value)| [&*key.0, &*value.0]);
             let finalizers = finalizers.iter().map(|it| &*it.0);
-            let owners =
-                owners.iter().flat_map(|it| [&it.api_version, &it.kind, &it.name, &it.uid].map(|it| text(it.as_ref())));
+            let owners = owners.iter().flat_map(|it| {
+                [&it.api_version, &it.kind, &it.name, &it.uid].map(|it| text(it.as_ref()))
+            });
             first.chain(pairs).chain(finalizers).chain(owners)
         };
         let mut all = String::with_capacity(pieces().map(str::len).sum());
-        let count = FIRST + 2 * (labels.len() + annotations.len()) + finalizers.len() + (OWNER + 1) * owners.len();
+        let count = FIRST
+            + 2 * (labels.len() + annotations.len())
+            + finalizers.len()
+            + (OWNER + 1) * owners.len();
         let mut ends = Vec::with_capacity(count);
         for piece in pieces() {
             all.push_str(piece);
             ends.push(u32::try_from(all.len()).expect("metadata is shorter than 4 GiB"));
         }
-        ends.extend(owners.iter().map(|owner| flag(owner.controller) * 3 + flag(owner.block_owner_deletion)));
+        ends.extend(
+            owners
+                .iter()
+                .map(|owner| flag(owner.controller) * 3 + flag(owner.block_owner_deletion)),
+        );
 
-        let rare = Rare {
+        let rare = RareFields {
             deletion: wire.deletion_timestamp,
             grace: wire.deletion_grace_period_seconds,
             self_link: wire.self_link.as_ref().map(|it| (*it.0).into()),
@@ -134,7 +148,7 @@ impl CompactMeta {
             key,
             created: wire.creation_timestamp,
             generation: wire.generation,
-            rare: (rare != Rare::default()).then(|| Box::new(rare)),
+            rare: (rare != RareFields::default()).then(|| Box::new(rare)),
             labels: labels.len() as u32,
             annotations: annotations.len() as u32,
             finalizers: finalizers.len() as u32,
@@ -149,21 +163,23 @@ impl CompactMeta {
         &self.key
     }
 
-    /// `Some` of an empty one if the object says so.
+    /// Returns the namespace, also if it is present and empty.
     pub(super) fn namespace(&self) -> Option<&str> {
-        self.has.of(Has::NAMESPACE).then(|| self.key.namespace().unwrap_or_default())
+        self.has
+            .of(Flags::NAMESPACE)
+            .then(|| self.key.namespace().unwrap_or_default())
     }
 
     pub(super) fn uid(&self) -> Option<&str> {
-        self.has.of(Has::UID).then(|| self.piece(0))
+        self.has.of(Flags::UID).then(|| self.piece(0))
     }
 
     pub(super) fn resource_version(&self) -> Option<&str> {
-        self.has.of(Has::RESOURCE_VERSION).then(|| self.piece(1))
+        self.has.of(Flags::RESOURCE_VERSION).then(|| self.piece(1))
     }
 
     pub(super) fn generate_name(&self) -> Option<&str> {
-        self.has.of(Has::GENERATE_NAME).then(|| self.piece(2))
+        self.has.of(Flags::GENERATE_NAME).then(|| self.piece(2))
     }
 
     pub(super) fn generation(&self) -> Option<i64> {
@@ -186,32 +202,32 @@ impl CompactMeta {
         self.rare.as_ref()?.self_link.as_deref()
     }
 
-    /// Their JSON, if they are kept.
+    /// Returns `managedFields` as JSON, if they are kept.
     pub(super) fn managed_fields(&self) -> Option<&str> {
         self.rare.as_ref()?.managed_fields.as_deref()
     }
 
-    pub(super) fn has_pairs(&self, which: Which) -> bool {
+    pub(super) fn has_pairs(&self, which: PairKind) -> bool {
         self.has.of(match which {
-            Which::Labels => Has::LABELS,
-            Which::Annotations => Has::ANNOTATIONS,
+            PairKind::Labels => Flags::LABELS,
+            PairKind::Annotations => Flags::ANNOTATIONS,
         })
     }
 
     pub(super) fn has_finalizers(&self) -> bool {
-        self.has.of(Has::FINALIZERS)
+        self.has.of(Flags::FINALIZERS)
     }
 
     pub(super) fn has_owners(&self) -> bool {
-        self.has.of(Has::OWNERS)
+        self.has.of(Flags::OWNERS)
     }
 
-    pub(super) fn pairs(&self, which: Which) -> impl ExactSizeIterator<Item = (&str, &str)> {
+    pub(super) fn pairs(&self, which: PairKind) -> impl ExactSizeIterator<Item = (&str, &str)> {
         let (from, len) = self.range(which);
         (0..len).map(move |at| (self.piece(from + 2 * at), self.piece(from + 2 * at + 1)))
     }
 
-    pub(super) fn pair(&self, which: Which, key: &str) -> Option<&str> {
+    pub(super) fn pair(&self, which: PairKind, key: &str) -> Option<&str> {
         let (from, mut len) = self.range(which);
         let mut low = 0;
         while len > 0 {
@@ -234,49 +250,66 @@ impl CompactMeta {
         let from = self.first_finalizer() + self.finalizers as usize;
         let flags = &self.ends[from + OWNER * self.owners as usize..];
         flags.iter().enumerate().map(move |(number, flags)| {
-            let [api_version, kind, name, uid] = [0, 1, 2, 3].map(|piece| self.piece(from + OWNER * number + piece));
+            let [api_version, kind, name, uid] =
+                [0, 1, 2, 3].map(|piece| self.piece(from + OWNER * number + piece));
             let [controller, block_owner_deletion] = [flags / 3, flags % 3].map(unflag);
-            Owner { api_version, kind, name, uid, controller, block_owner_deletion }
+            Owner {
+                api_version,
+                kind,
+                name,
+                uid,
+                controller,
+                block_owner_deletion,
+            }
         })
     }
 
     pub(super) fn to_object_meta(&self) -> ObjectMeta {
         let pairs = |which| {
-            let pairs = self.pairs(which).map(|(key, value)| (key.to_owned(), value.to_owned()));
+            let pairs = self
+                .pairs(which)
+                .map(|(key, value)| (key.to_owned(), value.to_owned()));
             self.has_pairs(which).then(|| pairs.collect())
         };
         ObjectMeta {
-            annotations: pairs(Which::Annotations),
+            annotations: pairs(PairKind::Annotations),
             creation_timestamp: self.created.map(Time),
             deletion_grace_period_seconds: self.grace(),
             deletion_timestamp: self.deletion().map(Time),
-            finalizers: self.has_finalizers().then(|| self.finalizers().map(str::to_owned).collect()),
+            finalizers: self
+                .has_finalizers()
+                .then(|| self.finalizers().map(str::to_owned).collect()),
             generate_name: self.generate_name().map(str::to_owned),
             generation: self.generation,
-            labels: pairs(Which::Labels),
-            managed_fields: self.managed_fields().and_then(|json| serde_json::from_str(json).ok()),
+            labels: pairs(PairKind::Labels),
+            managed_fields: self
+                .managed_fields()
+                .and_then(|json| serde_json::from_str(json).ok()),
             name: Some(self.key.name().to_owned()),
             namespace: self.namespace().map(str::to_owned),
-            owner_references: self.has_owners().then(|| self.owners().map(Owner::to_reference).collect()),
+            owner_references: self
+                .has_owners()
+                .then(|| self.owners().map(Owner::to_reference).collect()),
             resource_version: self.resource_version().map(str::to_owned),
             self_link: self.self_link().map(str::to_owned),
             uid: self.uid().map(str::to_owned),
         }
     }
 
-    /// What it has on the heap; the key's text is the store's.
+    /// Returns the size on the heap, without the key, which the store counts.
     pub(super) fn heap_bytes(&self) -> usize {
         let rare = self.rare.as_ref().map_or(0, |rare| {
-            let texts = [&rare.self_link, &rare.managed_fields].map(|text| text.as_ref().map_or(0, |text| text.len()));
-            size_of::<Rare>() + texts.iter().sum::<usize>()
+            let texts = [&rare.self_link, &rare.managed_fields]
+                .map(|text| text.as_ref().map_or(0, |text| text.len()));
+            size_of::<RareFields>() + texts.iter().sum::<usize>()
         });
         self.text.len() + size_of_val(&*self.ends) + rare
     }
 
-    fn range(&self, which: Which) -> (usize, usize) {
+    fn range(&self, which: PairKind) -> (usize, usize) {
         match which {
-            Which::Labels => (FIRST, self.labels as usize),
-            Which::Annotations => (FIRST + 2 * self.labels as usize, self.annotations as usize),
+            PairKind::Labels => (FIRST, self.labels as usize),
+            PairKind::Annotations => (FIRST + 2 * self.labels as usize, self.annotations as usize),
         }
     }
 
@@ -285,7 +318,11 @@ impl CompactMeta {
     }
 
     fn piece(&self, at: usize) -> &str {
-        let from = if at == 0 { 0 } else { self.ends[at - 1] as usize };
+        let from = if at == 0 {
+            0
+        } else {
+            self.ends[at - 1] as usize
+        };
         &self.text[from..self.ends[at] as usize]
     }
 }
@@ -294,7 +331,7 @@ fn text<'a>(text: Option<&'a Text<'_>>) -> &'a str {
     text.map_or("", |text| &text.0)
 }
 
-/// Absent, false, true.
+/// Encodes a missing value as 0, false as 1 and true as 2.
 fn flag(value: Option<bool>) -> u32 {
     value.map_or(0, |value| 1 + u32::from(value))
 }

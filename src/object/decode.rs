@@ -1,7 +1,8 @@
-//! From the wire to what a store keeps, in one pass.
+//! Decoder from JSON to the representation of a store, in one pass.
 //!
-//! `metadata.managedFields` is passed over unless it is asked for; what is kept compact is packed as it is read. A message that
-//! cannot be stored is an error that says what it was about; the next message is not affected.
+//! Skips `metadata.managedFields` unless they are kept, and packs compact objects while it reads
+//! them. A message that cannot be decoded is an error that names the object. It does not affect
+//! later messages.
 
 use super::{
     by_namespace::ByNamespace,
@@ -9,12 +10,12 @@ use super::{
     compact_meta::CompactMeta,
     error::Undecodable,
     key::ObjectKey,
-    packed::{Pen, Quick},
+    packed::{FastParser, Packer},
     payload::{MetadataOnly, Payload},
     redact::redacted,
+    size_estimate::SizeEstimator,
     transform::Transform,
     undecoded::Undecoded,
-    weight::Weights,
     wire_meta::{Text, WireMeta},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
@@ -31,51 +32,63 @@ use std::{
     sync::Arc,
 };
 
-/// What the objects of one informer have in common.
+/// Decoder of the objects of one informer.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     types: Arc<TypeMeta>,
     managed_fields: bool,
-    /// If there are any.
+    /// `None` if there are no transforms.
     transforms: Option<ByNamespace<Option<Transform>>>,
     common: Arc<Common>,
-    weights: Weights,
+    weights: SizeEstimator,
 }
 
 impl Decoder {
-    /// For objects of this kind, which items of lists do not say.
+    /// Creates a decoder for a kind, because items of lists do not contain it.
     pub(crate) fn new(types: TypeMeta) -> Self {
-        let (transforms, common, weights) = (None, Arc::default(), Weights::default());
-        Self { types: Arc::new(types), managed_fields: false, transforms, common, weights }
+        let (transforms, common, weights) = (None, Arc::default(), SizeEstimator::default());
+        Self {
+            types: Arc::new(types),
+            managed_fields: false,
+            transforms,
+            common,
+            weights,
+        }
     }
 
-    /// Whether to keep `metadata.managedFields`.
+    /// Sets whether to keep `metadata.managedFields`. Default: false.
     pub(crate) fn managed_fields(self, keep: bool) -> Self {
-        Self { managed_fields: keep, ..self }
+        Self {
+            managed_fields: keep,
+            ..self
+        }
     }
 
-    /// What to do with each object before it is kept.
+    /// Sets the transforms to apply to each object before it is stored.
     pub(crate) fn transform(self, transforms: impl Into<ByNamespace<Option<Transform>>>) -> Self {
         let transforms = transforms.into();
         let some = transforms.iter().any(Option::is_some);
-        Self { transforms: some.then_some(transforms), ..self }
+        Self {
+            transforms: some.then_some(transforms),
+            ..self
+        }
     }
 
-    /// Give back the memory of decoded objects that nobody holds any more. See [`Registry`](super::decoded::Registry).
+    /// Frees decoded values that are not in use. See [`Registry`](super::decoded::Registry).
     pub(crate) fn sweep(&self) {
         self.common.registry.sweep();
     }
 
-    /// How many objects it would look at.
+    /// Returns the number of objects that `sweep` visits.
     #[cfg(test)]
     pub(crate) fn remembered(&self) -> usize {
         self.common.registry.len()
     }
 
-    /// One object's JSON. What the type's own code, or the transform, panics on is not kept either.
+    /// Decodes the JSON of an object. A panic of the type or the transform is an error.
     pub(crate) fn decode<P: Payload>(&self, json: &[u8]) -> Result<P, Undecodable> {
         let payload = catch_unwind(AssertUnwindSafe(|| {
-            // Looked at once, and not string by string.
+            // Validates UTF-8 once instead of per string.
             let text = str::from_utf8(json).map_err(Error::custom)?;
             if let Some(payload) = P::read_quickly(self, text) {
                 return Ok(payload);
@@ -84,44 +97,75 @@ impl Decoder {
             let payload = self.seed().deserialize(&mut deserializer)?;
             deserializer.end().map(|()| payload)
         }));
-        let payload = payload.unwrap_or_else(|_| Err(Error::custom("the type's own code, or its transform, panicked")));
+        let payload = payload.unwrap_or_else(|_| {
+            Err(Error::custom(
+                "deserializing or transforming the type panicked",
+            ))
+        });
         payload.map_err(|error| self.undecodable(json, error))
     }
 
-    /// About how much memory an object takes. It is walked by its type's own code: nothing if that panics.
+    /// Returns the approximate memory of an object; `None` if its type panics.
     pub(crate) fn measure<P: Payload>(payload: &P) -> Option<usize> {
         catch_unwind(AssertUnwindSafe(|| payload.heap_bytes())).ok()
     }
 
-    /// The same of one whose JSON had this length, mostly without a walk.
-    pub(crate) fn weigh<P: Payload>(&self, payload: &P, json: usize) -> u32 {
+    /// Returns the approximate memory of an object from the length of its JSON.
+    ///
+    /// Traverses only some of the objects.
+    pub(crate) fn estimate_size<P: Payload>(&self, payload: &P, json: usize) -> u32 {
         let walk = || Self::measure(payload);
-        let bytes = if P::WALKED { self.weights.weigh(json, walk) } else { payload.heap_bytes() };
+        let bytes = if P::WALKED {
+            self.weights.estimate(json, walk)
+        } else {
+            payload.heap_bytes()
+        };
         u32::try_from(bytes).unwrap_or(u32::MAX)
     }
 
-    /// To decode an object inside of a larger message, as that is read. Its deserializer must be one of `serde_json`
-    /// over memory.
+    /// Returns a seed to decode an object inside of a larger message.
+    ///
+    /// The deserializer must be one of `serde_json` over memory.
     pub(crate) fn seed<P: Payload>(&self) -> Seed<'_, P> {
-        Seed { decoder: self, payload: PhantomData }
+        Seed {
+            decoder: self,
+            payload: PhantomData,
+        }
     }
 
-    /// Says of an object that was not to be decoded which one it was.
+    /// Returns an error with the identity of an object that cannot be decoded.
     pub(crate) fn undecodable(&self, json: &[u8], error: serde_json::Error) -> Undecodable {
         let mut found = Found::default();
-        // Up to where the message is broken, if it is: what was found before that counts.
+        // Uses what is found before the position where the message is invalid.
         let _ = FindObject(&mut found).deserialize(&mut serde_json::Deserializer::from_slice(json));
-        let (uid, version) = (found.uid.filter(|uid| !uid.is_empty()), found.resource_version);
-        let key = found.name.map(|name| ObjectKey::new(&found.namespace.unwrap_or_default(), &name));
+        let (uid, version) = (
+            found.uid.filter(|uid| !uid.is_empty()),
+            found.resource_version,
+        );
+        let key = found
+            .name
+            .map(|name| ObjectKey::new(found.namespace.unwrap_or_default(), &name));
         let metadata = key.clone().map(|key| {
-            // The rest of the metadata may be what does not decode.
+            // The rest of the metadata may be the part that cannot be decoded.
             MetadataOnly::untransformed(self, json).unwrap_or_else(|_| {
-                MetadataOnly::identified(self.types.clone(), key, uid.as_deref(), version.as_deref())
+                MetadataOnly::identified(
+                    self.types.clone(),
+                    key,
+                    uid.as_deref(),
+                    version.as_deref(),
+                )
             })
         });
         let kind = self.types.kind.clone();
-        let object = metadata.map(|metadata| Arc::new(Undecoded::new(metadata, redacted(&kind, &error))));
-        Undecodable { kind, key, revision: version.and_then(|version| version.parse().ok()), object, error }
+        let object =
+            metadata.map(|metadata| Arc::new(Undecoded::new(metadata, redacted(&kind, &error))));
+        Undecodable {
+            kind,
+            key,
+            revision: version.and_then(|version| version.parse().ok()),
+            object,
+            error,
+        }
     }
 
     pub(crate) fn types(&self) -> &Arc<TypeMeta> {
@@ -132,12 +176,12 @@ impl Decoder {
         &self.common
     }
 
-    /// Whether objects are changed, in some namespace or everywhere.
+    /// Returns whether any namespace has a transform.
     pub(super) fn transforms(&self) -> bool {
         self.transforms.is_some()
     }
 
-    /// What changes the objects of a namespace.
+    /// Returns the transform of a namespace.
     pub(crate) fn transform_of(&self, namespace: Option<&str>) -> Option<&Transform> {
         let namespace = namespace.filter(|name| !name.is_empty());
         self.transforms.as_ref()?.of(namespace).as_ref()
@@ -148,7 +192,7 @@ impl Decoder {
     }
 }
 
-/// See [`Decoder::seed`].
+/// Seed that decodes an object, see [`Decoder::seed`].
 pub(crate) struct Seed<'a, P> {
     decoder: &'a Decoder,
     payload: PhantomData<fn() -> P>,
@@ -162,17 +206,17 @@ impl<'de, P: Payload> DeserializeSeed<'de> for Seed<'_, P> {
     }
 }
 
-/// An object's parts: what all that is kept compact is made from.
+/// Type and metadata of an object.
 pub(super) struct Parts {
     pub(super) types: Arc<TypeMeta>,
     pub(super) meta: CompactMeta,
 }
 
-/// Reads [`Parts`].
+/// Visitor that reads [`Parts`].
 pub(super) struct ReadParts<'a, 'p> {
     pub(super) decoder: &'a Decoder,
-    /// Who writes down the other fields, if anybody does.
-    pub(super) rest: Option<&'a mut Pen<'p>>,
+    /// Packs the other fields, or skips them if `None`.
+    pub(super) rest: Option<&'a mut Packer<'p>>,
 }
 
 impl<'de> DeserializeSeed<'de> for ReadParts<'_, '_> {
@@ -191,7 +235,8 @@ impl<'de> Visitor<'de> for ReadParts<'_, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Parts, A::Error> {
-        let (mut api_version, mut kind, mut meta) = (None::<Text<'de>>, None::<Text<'de>>, None::<WireMeta<'de>>);
+        let (mut api_version, mut kind, mut meta) =
+            (None::<Text<'de>>, None::<Text<'de>>, None::<WireMeta<'de>>);
         while let Some(key) = map.next_key::<Text<'de>>()? {
             match &*key.0 {
                 "apiVersion" => api_version = map.next_value()?,
@@ -208,8 +253,12 @@ impl<'de> Visitor<'de> for ReadParts<'_, '_> {
 }
 
 impl Parts {
-    /// From what an object says of its version and kind, if it does, and its metadata.
-    fn new<E: Error>(decoder: &Decoder, said: [Option<Text<'_>>; 2], mut meta: WireMeta<'_>) -> Result<Self, E> {
+    /// Creates the parts from `apiVersion` and `kind`, if present, and metadata.
+    fn new<E: Error>(
+        decoder: &Decoder,
+        type_fields: [Option<Text<'_>>; 2],
+        mut meta: WireMeta<'_>,
+    ) -> Result<Self, E> {
         match meta.managed_fields {
             Some(fields) if decoder.managed_fields => {
                 Vec::<ManagedFieldsEntry>::deserialize(fields).map_err(E::custom)?;
@@ -219,21 +268,30 @@ impl Parts {
         let key = meta.key().ok_or_else(no_name)?;
         let meta = CompactMeta::pack(key, &mut meta);
         let given = &decoder.types;
-        let [api_version, kind] = said.map(|said| said.map(|said| said.0));
+        let [api_version, kind] = type_fields.map(|field| field.map(|text| text.0));
         let api_version = api_version.unwrap_or(given.api_version.as_str().into());
         let kind = kind.unwrap_or(given.kind.as_str().into());
         let types = if *api_version == given.api_version && *kind == given.kind {
             given.clone()
         } else {
-            Arc::new(TypeMeta { api_version: api_version.into_owned(), kind: kind.into_owned() })
+            Arc::new(TypeMeta {
+                api_version: api_version.into_owned(),
+                kind: kind.into_owned(),
+            })
         };
         Ok(Self { types, meta })
     }
 
-    /// From a message that is in the words that servers use; nothing if it is not, or if anything is wrong. `pen` writes down the other fields.
-    pub(super) fn read_quickly(decoder: &Decoder, text: &str, pen: &mut Pen<'_>) -> Option<Self> {
-        let mut message = Quick::new(text);
-        let (mut said, mut meta) = ([None, None], None);
+    /// Reads a message in the usual format of API servers; `None` for any other.
+    ///
+    /// `pen` packs the other fields.
+    pub(super) fn read_quickly(
+        decoder: &Decoder,
+        text: &str,
+        pen: &mut Packer<'_>,
+    ) -> Option<Self> {
+        let mut message = FastParser::new(text);
+        let (mut type_fields, mut meta) = ([None, None], None);
         message.eat(b'{')?;
         loop {
             message.eat(b'"')?;
@@ -242,10 +300,11 @@ impl Parts {
             match &*name {
                 "apiVersion" | "kind" => {
                     message.eat(b'"')?;
-                    said[usize::from(name == "kind")] = Some(Text(message.string()?));
+                    type_fields[usize::from(name == "kind")] = Some(Text(message.string()?));
                 }
                 "metadata" => {
-                    let mut values = serde_json::Deserializer::from_str(message.rest()).into_iter::<WireMeta<'_>>();
+                    let mut values = serde_json::Deserializer::from_str(message.rest())
+                        .into_iter::<WireMeta<'_>>();
                     meta = Some(values.next()?.ok()?);
                     message.pass(values.byte_offset());
                 }
@@ -261,11 +320,11 @@ impl Parts {
             }
         }
         message.end()?;
-        Self::new::<serde_json::Error>(decoder, said, meta?).ok()
+        Self::new::<serde_json::Error>(decoder, type_fields, meta?).ok()
     }
 }
 
-/// What has no name cannot be stored.
+/// Returns the error for an object without a name.
 pub(super) fn no_name<E: Error>() -> E {
     E::custom("metadata.name is missing or empty")
 }
@@ -278,7 +337,7 @@ struct Found {
     resource_version: Option<String>,
 }
 
-/// Looks for what names an object, and remembers it as soon as it is found.
+/// Finds the identity of an object, and stores each part as soon as it is found.
 struct FindObject<'a>(&'a mut Found);
 struct FindMetadata<'a>(&'a mut Found);
 
@@ -328,7 +387,7 @@ impl<'de> Visitor<'de> for FindMetadata<'_> {
             match &*key.0 {
                 "name" => self.0.name = map.next_value()?,
                 "namespace" => self.0.namespace = map.next_value()?,
-                // Whatever it is: what comes after it counts for more.
+                // Accepts any type, so that the fields after it are read.
                 "uid" => self.0.uid = map.next_value::<Value>()?.as_str().map(Into::into),
                 "resourceVersion" => self.0.resource_version = map.next_value()?,
                 _ => drop(map.next_value::<IgnoredAny>()?),

@@ -1,11 +1,12 @@
-//! The decoded forms of an object that is kept compact: one per type, shared by all who read it, gone with the last.
+//! Decoded values of compact objects: one per type, shared by all readers.
 //!
-//! A form is held weakly, and a weak pointer keeps the memory of what it pointed to (2.5 KB for a pod), though not what
-//! that had on the heap. So what was decoded is remembered, and what nobody holds any more is swept out: who decodes looks at
-//! two for each one that comes, so that at most as many are remembered in vain as are held; and all are looked at whenever the
-//! informer asks for it.
+//! Values are held by weak pointers. A weak pointer keeps the allocation of its target (2.5 KB for
+//! a pod), though not what that has on the heap. Objects with decoded values are therefore
+//! registered, and dropped values are swept: each decode checks two registered objects, so that at
+//! most as many unused entries are registered as used ones. The informer can sweep all of them.
 //!
-//! What holds: nobody who decodes waits for a sweep. It takes a slice out, and looks at that without the lock.
+//! Invariant: decoding never waits for a sweep. A sweep takes a slice out, and checks it without
+//! the lock.
 
 use super::compact::Compact;
 use parking_lot::Mutex;
@@ -18,18 +19,23 @@ use std::{
 
 type Form = Weak<dyn Any + Send + Sync>;
 
-/// Forms of one object.
+/// Decoded values of one object.
 #[derive(Default)]
 pub(super) struct Forms(Mutex<Vec<Form>>);
 
 impl Forms {
-    /// The form of this type, made if nobody holds one; and whether it was made. Who else asks meanwhile waits.
+    /// Returns the value of this type, and whether it was decoded by this call.
+    ///
+    /// Concurrent callers wait and share the value.
     pub(super) fn get<K: Any + Send + Sync, E>(
         &self,
         make: impl FnOnce() -> Result<K, E>,
     ) -> Result<(Arc<K>, bool), E> {
         let mut forms = self.0.lock();
-        if let Some(form) = forms.iter().find_map(|form| form.upgrade()?.downcast().ok()) {
+        if let Some(form) = forms
+            .iter()
+            .find_map(|form| form.upgrade()?.downcast().ok())
+        {
             return Ok((form, false));
         }
         forms.retain(is_held);
@@ -39,9 +45,11 @@ impl Forms {
         Ok((form, true))
     }
 
-    /// Forget what nobody holds; whether somebody holds something. Who makes one just now will.
+    /// Removes dropped values; returns whether any is left or being decoded.
     fn sweep(&self) -> bool {
-        let Some(mut forms) = self.0.try_lock() else { return true };
+        let Some(mut forms) = self.0.try_lock() else {
+            return true;
+        };
         forms.retain(is_held);
         if forms.is_empty() {
             *forms = Vec::new();
@@ -60,25 +68,25 @@ impl fmt::Debug for Forms {
     }
 }
 
-/// The objects of one informer that have decoded forms.
+/// Objects of one informer that have decoded values.
 #[derive(Debug, Default)]
 pub(crate) struct Registry(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Full, but for the last one.
+    /// All slices but the last are full.
     slices: VecDeque<Vec<Weak<Compact>>>,
-    /// Since somebody has looked.
+    /// Number of objects that were added since the last check.
     added: usize,
 }
 
-/// How many are moved while the lock is held, at most.
+/// Maximum of objects that are moved under the lock.
 const SLICE: usize = 64;
-/// Slices: fewer are not worth a look.
+/// Number of slices up to which no check is made.
 const FEW: usize = 4;
 
 impl Registry {
-    /// A form was made of this object.
+    /// Registers an object that was decoded.
     pub(super) fn add(&self, object: &Arc<Compact>) {
         let mut state = self.0.lock();
         state.push(Arc::downgrade(object));
@@ -98,10 +106,12 @@ impl Registry {
         self.look(slices, has_forms);
     }
 
-    /// At the next so many slices. What is freed by it is freed without the lock, too.
+    /// Checks the next slices. Memory is freed without the lock.
     fn look(&self, slices: usize, mut is_kept: impl FnMut(&Weak<Compact>) -> bool) {
         for _ in 0..slices {
-            let Some(mut slice) = self.0.lock().slices.pop_front() else { return };
+            let Some(mut slice) = self.0.lock().slices.pop_front() else {
+                return;
+            };
             slice.retain(&mut is_kept);
             let mut state = self.0.lock();
             slice.drain(..).for_each(|object| state.push(object));
@@ -114,9 +124,11 @@ impl Registry {
     }
 }
 
-/// An object that was decoded as two types is there twice, which only costs a look.
+/// Returns whether the object has values in use. Duplicate registrations are harmless.
 fn has_forms(object: &Weak<Compact>) -> bool {
-    object.upgrade().is_some_and(|object| object.forms().sweep())
+    object
+        .upgrade()
+        .is_some_and(|object| object.forms().sweep())
 }
 
 impl State {
@@ -138,12 +150,19 @@ mod tests {
     use std::{sync::mpsc, thread, time::Duration};
 
     fn object() -> Arc<Compact> {
-        let decoder = Decoder::new(TypeMeta { api_version: "v1".into(), kind: "Pod".into() });
-        Arc::new(decoder.decode(br#"{"metadata":{"name":"web"}}"#).expect("a pod"))
+        let decoder = Decoder::new(TypeMeta {
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+        });
+        Arc::new(
+            decoder
+                .decode(br#"{"metadata":{"name":"web"}}"#)
+                .expect("a pod"),
+        )
     }
 
     #[test]
-    fn who_decodes_waits_for_no_more_of_a_sweep_than_a_slice_that_is_moved() {
+    fn a_decode_waits_for_one_slice_of_a_sweep_at_most() {
         let (registry, object) = (Registry::default(), object());
         let _held = object.forms().get(|| Ok::<_, ()>(1_u8)).expect("one");
         let all = 10 * SLICE + 7;
@@ -151,32 +170,44 @@ mod tests {
         let (slices, mut looked_at) = (registry.0.lock().slices.len(), 0);
         registry.look(slices, |_| {
             looked_at += 1;
-            assert!(registry.0.try_lock().is_some(), "the lock is held while one is looked at");
+            assert!(
+                registry.0.try_lock().is_some(),
+                "the lock is held while one is looked at"
+            );
             true
         });
-        // Those that were put where the last slice had room are looked at twice.
+        // Objects that were moved to the last slice are checked twice.
         assert!((all..=all + SLICE).contains(&looked_at), "{looked_at}");
         assert_eq!(registry.len(), all);
         let mut state = registry.0.lock();
         let last = state.slices.pop_back().expect("some are left");
-        assert!((1..=SLICE).contains(&last.len()) && state.slices.iter().all(|slice| slice.len() == SLICE));
+        assert!(
+            (1..=SLICE).contains(&last.len())
+                && state.slices.iter().all(|slice| slice.len() == SLICE)
+        );
     }
 
     #[test]
-    fn at_most_as_many_are_remembered_in_vain_as_are_held() {
+    fn stale_entries_do_not_exceed_the_live_ones() {
         let (registry, object) = (Registry::default(), object());
-        let held: Vec<_> = (0..50 * SLICE).map(|_| object.forms().get(|| Ok::<_, ()>(1_u8)).expect("one")).collect();
+        let held: Vec<_> = (0..50 * SLICE)
+            .map(|_| object.forms().get(|| Ok::<_, ()>(1_u8)).expect("one"))
+            .collect();
         (0..held.len()).for_each(|_| registry.add(&object));
         for _ in 0..1000 * SLICE {
             registry.add(&self::object());
-            assert!(registry.len() <= 2 * held.len() + (FEW + 2) * SLICE, "{}", registry.len());
+            assert!(
+                registry.len() <= 2 * held.len() + (FEW + 2) * SLICE,
+                "{}",
+                registry.len()
+            );
         }
         registry.sweep();
         assert_eq!(registry.len(), held.len());
     }
 
     #[test]
-    fn a_sweep_does_not_wait_for_who_decodes() {
+    fn a_sweep_does_not_wait_for_a_decode() {
         let (registry, object) = (Arc::new(Registry::default()), object());
         registry.add(&object);
         let (done, swept) = mpsc::channel();
@@ -190,7 +221,10 @@ mod tests {
             });
             swept.recv_timeout(Duration::from_mins(1)).map(|_| ())
         };
-        let (_held, made) = object.forms().get(make).expect("the sweep comes to its end while this is made");
+        let (_held, made) = object
+            .forms()
+            .get(make)
+            .expect("the sweep comes to its end while this is made");
         assert!(made);
         assert_eq!(registry.len(), 1, "it will have a form");
     }

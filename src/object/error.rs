@@ -1,58 +1,64 @@
-//! What can go wrong with an object's body, and with a message that should be an object.
+//! Errors of decoding objects.
 
 use super::{key::ObjectKey, redact::redacted, undecoded::Undecoded};
 use std::{fmt, sync::Arc};
 
-/// An object cannot be read as the type that was asked for.
+/// Error of reading an object as a type.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// What is in memory does not fit the type.
+    /// The object does not match the type.
     #[error(
-        "{kind} {key} does not fit the type it is read as: {error}: let the type accept what the server sends, or read a \
-         DynamicObject"
+        "cannot decode {kind} {key}: {error}; make the type accept what the API server returns, or \
+         read a `DynamicObject`"
     )]
     Mismatch {
-        /// The object's kind.
+        /// Kind of the object.
         kind: String,
-        /// The object.
+        /// Key of the object.
         key: ObjectKey,
-        /// What does not fit, and where.
+        /// Field that does not match, and its position.
         error: serde_json::Error,
     },
-    /// Only metadata is in memory.
-    #[error("only the metadata of {kind} {key} is in memory: read it as Metadata<_>, or declare the kind itself")]
+    /// The informer stores only metadata.
+    #[error(
+        "cannot decode {kind} {key}: only its metadata is cached; read it as `Metadata<_>`, or \
+         declare the kind itself"
+    )]
     MetadataOnly {
-        /// The object's kind.
+        /// Kind of the object.
         kind: String,
-        /// The object.
+        /// Key of the object.
         key: ObjectKey,
     },
-    /// The object is deleted, and only its metadata was kept until the event was delivered. See [`Event`](crate::event::Event).
+    /// Only the metadata of the object was kept until the event was delivered.
+    ///
+    /// See [`Event`](crate::event::Event) and, for `source::stream`, `StreamSource::keep_objects`.
     #[error(
-        "cannot decode deleted {kind} {key}: its body was dropped because the handler was behind by more than 4,096 \
-         deletions; use `Object::meta`, or make the handler faster"
+        "cannot decode {kind} {key}: only its metadata was kept; use `Object::meta`, make the \
+         handler faster if it is behind, or call `keep_objects` of a stream source"
     )]
     BodyDropped {
-        /// The object's kind.
+        /// Kind of the object.
         kind: String,
-        /// The object.
+        /// Key of the object.
         key: ObjectKey,
     },
-    /// The object is in memory as another type.
+    /// The informer stores the object as another type.
     #[error(
-        "{kind} {key} is in memory as another type than it is read as: declare the kind with `.compact()` to have both"
+        "cannot decode {kind} {key}: it is cached as another Rust type; declare the kind with \
+         `.compact()` to serve both"
     )]
     OtherType {
-        /// The object's kind.
+        /// Kind of the object.
         kind: String,
-        /// The object.
+        /// Key of the object.
         key: ObjectKey,
     },
 }
 
 impl DecodeError {
-    /// The object that cannot be read.
+    /// Returns the key of the object.
     pub fn key(&self) -> &ObjectKey {
         match self {
             Self::Mismatch { key, .. }
@@ -63,13 +69,13 @@ impl DecodeError {
     }
 }
 
-/// A message that cannot be stored. What could be found in it all the same is said, so that the kind can live on.
+/// Message that cannot be decoded, with the identity of the object if it was found.
 #[derive(Debug)]
 pub(crate) struct Undecodable {
     pub(crate) kind: String,
     pub(crate) key: Option<ObjectKey>,
     pub(crate) revision: Option<u64>,
-    /// What a cache keeps of the object. `None` if the message names no object.
+    /// Metadata that a cache keeps. `None` if the message does not name an object.
     pub(crate) object: Option<Arc<Undecoded>>,
     pub(crate) error: serde_json::Error,
 }
@@ -85,7 +91,9 @@ impl std::error::Error for Undecodable {}
 
 impl fmt::Display for Undecodable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, key, error, .. } = self;
+        let Self {
+            kind, key, error, ..
+        } = self;
         match key {
             Some(key) => write!(f, "cannot decode {kind} {key}: ")?,
             None => write!(f, "cannot decode an object of kind {kind}: ")?,
@@ -95,6 +103,8 @@ impl fmt::Display for Undecodable {
         } else {
             write!(f, "{error}")?;
         }
-        f.write_str("; make the type accept what the API server returns, or declare the kind with `.compact()`")
+        f.write_str(
+            "; make the type accept what the API server returns, or declare the kind with `.compact()` and read a `DynamicObject`",
+        )
     }
 }

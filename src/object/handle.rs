@@ -1,4 +1,4 @@
-//! An object as predicates, handlers and readers get it: a key, metadata, and a body on request.
+//! Object as passed to predicates, handlers and readers.
 
 use super::{
     compact::Compact,
@@ -11,6 +11,7 @@ use super::{
 };
 use kube_core::{GroupVersionKind, TypeMeta};
 use std::{
+    any::TypeId,
     fmt,
     marker::PhantomData,
     sync::{
@@ -19,10 +20,10 @@ use std::{
     },
 };
 
-/// An object in memory: key and metadata for free, the whole of it through [`Object::decode`]. A clone is counts only.
+/// Object in memory: key and metadata, and the body through [`Object::decode`].
 ///
-/// Predicates and handlers get it, so that one that looks only at metadata never causes an object to be parsed. Make
-/// one from an object in hand with `Object::from(pod)`.
+/// Predicates and handlers receive it, so that those that read only metadata never decode the body.
+/// Cloning is cheap. Create one from an object with `Object::from(pod)`.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::Pod;
@@ -42,13 +43,21 @@ pub struct Object<K = AnyKind> {
     kind: PhantomData<fn() -> K>,
 }
 
-/// What a store keeps, whatever it is.
+/// Identity of an object among the events of one source.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ObjectId {
+    /// Kind of the object, if the type of the events does not determine it.
+    pub(crate) kind: Option<Box<GroupVersionKind>>,
+    pub(crate) key: ObjectKey,
+}
+
+/// Object in the representation of its store.
 #[derive(Clone)]
 pub(crate) enum Body {
     Typed(Arc<dyn Typed>),
     Compact(Arc<Compact>),
     Metadata(Arc<MetadataOnly>),
-    /// Received, and not decoded: only its metadata is in memory.
+    /// Object that failed to decode, with its metadata.
     Undecoded(Arc<Undecoded>),
     Dropped(Arc<DroppedBody>),
 }
@@ -70,23 +79,39 @@ impl DroppedBody {
     }
 
     fn error(&self) -> DecodeError {
-        DecodeError::BodyDropped { kind: self.metadata.types().kind.clone(), key: self.metadata.key() }
+        DecodeError::BodyDropped {
+            kind: self.metadata.types().kind.clone(),
+            key: self.metadata.key(),
+        }
     }
 }
 
 impl<K> Object<K> {
-    /// What a store has under a key.
+    /// Creates an object from an entry of a store.
     pub(crate) fn stored(key: ObjectKey, payload: Arc<impl Payload>) -> Self {
-        Self { key, body: payload.into_body(), kind: PhantomData }
+        Self {
+            key,
+            body: payload.into_body(),
+            kind: PhantomData,
+        }
     }
 
     /// Creates a deleted object whose body was dropped.
     pub(crate) fn dropped(key: ObjectKey, metadata: Arc<MetadataOnly>) -> Self {
-        let body = Body::Dropped(Arc::new(DroppedBody { metadata, decode_failed: AtomicBool::new(false) }));
-        Self { key, body, kind: PhantomData }
+        let body = Body::Dropped(Arc::new(DroppedBody {
+            metadata,
+            decode_failed: AtomicBool::new(false),
+        }));
+        Self {
+            key,
+            body,
+            kind: PhantomData,
+        }
     }
 
-    /// Returns the error of [`Object::decode`] if that was called on this object or a clone, and failed because the body was dropped.
+    /// Returns the error if a [`Object::decode`] failed because the body was dropped.
+    ///
+    /// Includes calls on clones of this object.
     pub(crate) fn failed_decode(&self) -> Option<DecodeError> {
         match &self.body {
             Body::Dropped(object) => object.decode_failed.load(Relaxed).then(|| object.error()),
@@ -94,31 +119,36 @@ impl<K> Object<K> {
         }
     }
 
-    /// What names the object.
+    /// Returns the key of the object.
     pub fn key(&self) -> &ObjectKey {
         &self.key
     }
 
-    /// The object's name.
+    /// Returns the name of the object.
     pub fn name(&self) -> &str {
         self.key.name()
     }
 
-    /// `None` for a cluster-scoped object.
+    /// Returns the namespace; `None` for a cluster-scoped object.
     pub fn namespace(&self) -> Option<&str> {
         self.key.namespace()
     }
 
-    /// The object's metadata.
+    /// Returns the metadata of the object.
     pub fn meta(&self) -> Meta<'_> {
         self.body.meta()
     }
 
-    /// The object's own kind, without decoding it; `None` if it does not say, as one made by [`Object::named`].
+    /// Returns the kind without decoding the body; `None` if it is unknown.
     ///
-    /// For what serves every kind: predicates and handlers of an [`Object`] whose kind was forgotten.
+    /// The kind of an object that [`Object::named`] created is unknown. Use it in predicates and
+    /// handlers for every kind.
     pub fn gvk(&self) -> Option<GroupVersionKind> {
-        let of = |types: &TypeMeta| (!types.kind.is_empty()).then(|| types.try_into().ok()).flatten();
+        let of = |types: &TypeMeta| {
+            (!types.kind.is_empty())
+                .then(|| types.try_into().ok())
+                .flatten()
+        };
         match &self.body {
             Body::Typed(object) => object.kind(),
             Body::Compact(object) => of(object.types()),
@@ -128,9 +158,24 @@ impl<K> Object<K> {
         }
     }
 
-    /// The same object with its kind forgotten: for what serves every kind.
+    /// Returns the object without its static kind, for code that handles every kind.
     pub fn erase(&self) -> Object {
-        Object { key: self.key.clone(), body: self.body.clone(), kind: PhantomData }
+        Object {
+            key: self.key.clone(),
+            body: self.body.clone(),
+            kind: PhantomData,
+        }
+    }
+}
+
+impl<K: 'static> Object<K> {
+    /// Returns the identity of the object. It has a kind if `K` is [`AnyKind`].
+    pub(crate) fn id(&self) -> ObjectId {
+        let is_any = TypeId::of::<K>() == TypeId::of::<AnyKind>();
+        ObjectId {
+            kind: is_any.then(|| self.gvk()).flatten().map(Box::new),
+            key: self.key.clone(),
+        }
     }
 }
 
@@ -157,14 +202,15 @@ impl Body {
 }
 
 impl Body {
-    /// All that is in memory of it. A parse, or its reverse, each time.
+    /// Returns the object as JSON. Parses or serializes it on each call.
     pub(crate) fn json(&self) -> Result<serde_json::Value, DecodeError> {
         match self {
             Self::Typed(object) => object.to_json(),
             Self::Compact(object) => object.to_json(),
-            Self::Metadata(object) => {
-                Err(DecodeError::MetadataOnly { kind: object.types().kind.clone(), key: object.key() })
-            }
+            Self::Metadata(object) => Err(DecodeError::MetadataOnly {
+                kind: object.types().kind.clone(),
+                key: object.key(),
+            }),
             Self::Undecoded(object) => Err(object.error()),
             Self::Dropped(object) => Err(object.error()),
         }
@@ -172,30 +218,41 @@ impl Body {
 }
 
 impl<K: KubeObject> Object<K> {
-    /// The whole object: free from a typed informer; from a compact one parsed at most once at a time, and shared by all
-    /// who hold it.
+    /// Returns the whole object.
     ///
-    /// Errors: the object does not fit `K`, or its body was dropped. In the events of a typed informer,
-    /// only [`Event::Generic`](crate::event::Event::Generic) has an object that does not fit. The body is
-    /// dropped for deleted objects of events that a slow handler receives late, see
-    /// [`Event`](crate::event::Event).
+    /// This is free for a typed representation. A compact object is decoded, and callers share the
+    /// result while one of them holds it.
+    ///
+    /// # Errors
+    /// If the object does not match `K`, or its body was dropped. In the events of a typed
+    /// informer, only [`Event::Generic`](crate::event::Event::Generic) has an object that does not
+    /// match. The body is dropped for deleted objects of events that a slow handler receives late,
+    /// see [`Event`](crate::event::Event).
     pub fn decode(&self) -> Result<Arc<K>, DecodeError> {
         self.body.decode()
     }
 }
 
 impl Object {
-    /// Creates the object of an event about one that does not decode.
+    /// Creates the object of an event for one that failed to decode.
     pub(crate) fn undecoded(object: Arc<Undecoded>) -> Self {
-        Self { key: object.key(), body: Body::Undecoded(object), kind: PhantomData }
+        Self {
+            key: object.key(),
+            body: Body::Undecoded(object),
+            kind: PhantomData,
+        }
     }
 
-    /// With the kind that its informer was declared with.
+    /// Restores the kind with which the informer was declared.
     pub(crate) fn assume<K>(self) -> Object<K> {
-        Object { key: self.key, body: self.body, kind: PhantomData }
+        Object {
+            key: self.key,
+            body: self.body,
+            kind: PhantomData,
+        }
     }
 
-    /// A name without a body: for events from outside the cluster.
+    /// Creates an object with a key and no body, for events from outside the cluster.
     ///
     /// ```
     /// use steersman::object::{Object, ObjectKey};
@@ -223,13 +280,20 @@ impl<K: KubeObject> From<Arc<K>> for Object<K> {
 
 impl<K> Clone for Object<K> {
     fn clone(&self) -> Self {
-        Self { key: self.key.clone(), body: self.body.clone(), kind: PhantomData }
+        Self {
+            key: self.key.clone(),
+            body: self.body.clone(),
+            kind: PhantomData,
+        }
     }
 }
 
-/// Key and metadata; the body may be secret.
+/// Prints key and metadata. The body may be secret.
 impl<K> fmt::Debug for Object<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Object").field("key", &self.key).field("meta", &self.meta()).finish_non_exhaustive()
+        f.debug_struct("Object")
+            .field("key", &self.key)
+            .field("meta", &self.meta())
+            .finish_non_exhaustive()
     }
 }

@@ -1,5 +1,6 @@
-//! What names an object: namespace and name in one shared string.
+//! Key of an object: namespace and name in one shared string.
 
+use super::AsObject;
 use kube_core::Resource;
 use serde::{Serialize, Serializer};
 use std::{
@@ -9,10 +10,10 @@ use std::{
     sync::Arc,
 };
 
-/// Namespace and name in one shared string; a clone bumps a count.
+/// Namespace and name of an object in one shared string. Cloning is cheap.
 ///
-/// Use it wherever an object is meant but not held: in the queue, as a request, in indexes. Keys order as the API server
-/// lists: by `namespace/name` as bytes.
+/// Use it to refer to an object: in queues, requests and indexes. Keys have the order of the API
+/// server's lists: by the bytes of `namespace/name`.
 ///
 /// ```
 /// use steersman::object::ObjectKey;
@@ -28,25 +29,32 @@ pub struct ObjectKey {
 }
 
 impl ObjectKey {
-    /// Key of a namespaced object. An empty namespace means a cluster-scoped one.
+    /// Creates the key of a namespaced object.
+    ///
+    /// An empty namespace creates the key of a cluster-scoped object.
     ///
     /// # Panics
     /// If the namespace is longer than 4 GiB.
-    pub fn new(namespace: &str, name: &str) -> Self {
+    pub fn new(namespace: impl AsRef<str>, name: impl AsRef<str>) -> Self {
+        let namespace = namespace.as_ref();
+        let name = name.as_ref();
         let split = u32::try_from(namespace.len()).expect("a namespace is shorter than 4 GiB");
         let mut text = String::with_capacity(namespace.len() + 1 + name.len());
         text.push_str(namespace);
         text.push('/');
         text.push_str(name);
-        Self { text: text.into(), split }
+        Self {
+            text: text.into(),
+            split,
+        }
     }
 
-    /// Key of a cluster-scoped object.
-    pub fn cluster_scoped(name: &str) -> Self {
+    /// Creates the key of a cluster-scoped object.
+    pub fn cluster_scoped(name: impl AsRef<str>) -> Self {
         Self::new("", name)
     }
 
-    /// Key of an object in hand; a part it does not have is empty.
+    /// Returns the key of an object. Missing parts are empty.
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::Pod;
@@ -57,17 +65,20 @@ impl ObjectKey {
     /// pod.metadata.name = Some("web".into());
     /// assert_eq!(ObjectKey::of(&pod), ObjectKey::new("default", "web"));
     /// ```
-    pub fn of(object: &impl Resource) -> Self {
-        let meta = object.meta();
-        Self::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
+    pub fn of<M>(object: &impl AsObject<M>) -> Self {
+        let meta = object.as_object().meta();
+        Self::new(
+            meta.namespace.as_deref().unwrap_or_default(),
+            meta.name.as_deref().unwrap_or_default(),
+        )
     }
 
-    /// `None` for a cluster-scoped object.
+    /// Returns the namespace; `None` for a cluster-scoped object.
     pub fn namespace(&self) -> Option<&str> {
         Some(&self.text[..self.split as usize]).filter(|namespace| !namespace.is_empty())
     }
 
-    /// The object's name.
+    /// Returns the name of the object.
     pub fn name(&self) -> &str {
         &self.text[self.split as usize + 1..]
     }
@@ -81,7 +92,7 @@ impl PartialEq for ObjectKey {
 impl Eq for ObjectKey {}
 
 impl Hash for ObjectKey {
-    /// The text alone: keys that differ only in the split are rare enough to collide.
+    /// Hashes only the text: keys that differ only in the split are rare.
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write(self.text.as_bytes());
     }
@@ -89,7 +100,9 @@ impl Hash for ObjectKey {
 
 impl Ord for ObjectKey {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.text.cmp(&other.text).then(self.split.cmp(&other.split))
+        self.text
+            .cmp(&other.text)
+            .then(self.split.cmp(&other.split))
     }
 }
 impl PartialOrd for ObjectKey {
@@ -98,10 +111,14 @@ impl PartialOrd for ObjectKey {
     }
 }
 
-/// `namespace/name`, or the bare name of a cluster-scoped object.
+/// Prints `namespace/name`, or the name of a cluster-scoped object.
 impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.split == 0 { self.name() } else { &self.text })
+        f.write_str(if self.split == 0 {
+            self.name()
+        } else {
+            &self.text
+        })
     }
 }
 impl fmt::Debug for ObjectKey {
@@ -110,7 +127,7 @@ impl fmt::Debug for ObjectKey {
     }
 }
 
-/// As it is displayed.
+/// Serializes the text that `Display` prints.
 impl Serialize for ObjectKey {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -152,14 +169,18 @@ mod tests {
 
     #[test]
     fn keys_order_as_the_server_lists() {
-        let mut keys = [("b", "a"), ("a", "z"), ("a-b", "a"), ("a", "a")].map(|(ns, n)| ObjectKey::new(ns, n));
+        let mut keys =
+            [("b", "a"), ("a", "z"), ("a-b", "a"), ("a", "a")].map(|(ns, n)| ObjectKey::new(ns, n));
         keys.sort();
         assert_eq!(keys.map(|k| k.to_string()), ["a-b/a", "a/a", "a/z", "b/a"]);
     }
 
     #[test]
     fn a_key_serialises_as_it_is_displayed() {
-        assert_eq!(serde_json::to_string(&ObjectKey::new("a", "b")).unwrap(), r#""a/b""#);
+        assert_eq!(
+            serde_json::to_string(&ObjectKey::new("a", "b")).unwrap(),
+            r#""a/b""#
+        );
     }
 
     #[test]

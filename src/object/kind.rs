@@ -1,4 +1,4 @@
-//! Kinds: what can be watched, read and written, and how a type names its kind.
+//! Kinds that can be watched, read and written, and their Rust types.
 
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube_core::{ApiResource, DynamicObject, GroupVersionKind, Resource};
@@ -8,14 +8,16 @@ use std::{
     fmt,
 };
 
-/// Only the metadata of `K`: name it as the kind, and a body that is not in memory cannot be asked for.
+/// Metadata of `K`, without a body.
 ///
-/// Use it to watch what is large, many or secret when names, labels and owners are enough.
+/// Use it as the kind to watch objects that are large, numerous or secret if names, labels and
+/// owners are sufficient.
 pub type Metadata<K = DynamicObject> = kube_core::metadata::PartialObjectMeta<K>;
 
-/// Any kind that can be watched, read and written: typed, [`DynamicObject`] or [`Metadata`] of either.
+/// Kind that can be watched, read and written: typed, dynamic or metadata-only.
 ///
-/// Every type that can be one is one: never implement it.
+/// Implemented for every suitable type, including [`DynamicObject`] and [`Metadata`]. Not meant to
+/// be implemented by users.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::Pod;
@@ -24,25 +26,41 @@ pub type Metadata<K = DynamicObject> = kube_core::metadata::PartialObjectMeta<K>
 /// assert_eq!(Pod::default().gvk().unwrap().kind, "Pod");
 /// ```
 pub trait KubeObject:
-    Resource<DynamicType: KindId> + Clone + fmt::Debug + Serialize + DeserializeOwned + Send + Sync + 'static
+    Resource<DynamicType: KindId>
+    + Clone
+    + fmt::Debug
+    + Serialize
+    + DeserializeOwned
+    + Send
+    + Sync
+    + 'static
 {
-    /// The object's own kind; `None` for a dynamic object without `apiVersion` and `kind`.
+    /// Returns the kind; `None` for a dynamic object without `apiVersion` and `kind`.
     fn gvk(&self) -> Option<GroupVersionKind> {
         Self::DynamicType::gvk_of(self)
     }
 
-    /// The resource and whether it has namespaces, if the type says both.
+    /// Returns the resource and whether it is namespaced, if the type determines both.
     #[doc(hidden)]
     fn static_resource() -> Option<(ApiResource, bool)> {
         Self::DynamicType::resource_of::<Self>()
     }
 }
 impl<K> KubeObject for K where
-    K: Resource<DynamicType: KindId> + Clone + fmt::Debug + Serialize + DeserializeOwned + Send + Sync + 'static
+    K: Resource<DynamicType: KindId>
+        + Clone
+        + fmt::Debug
+        + Serialize
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static
 {
 }
 
-/// A kind known at compile time: what a turbofish alone can name. Everything else is named by a [`GroupVersionKind`].
+/// Kind that is known at compile time and can be named by a type parameter.
+///
+/// Other kinds are named by a [`GroupVersionKind`].
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::{Node, Pod};
@@ -52,19 +70,19 @@ impl<K> KubeObject for K where
 /// assert_eq!(Metadata::<Pod>::static_gvk(), Pod::static_gvk());
 /// ```
 pub trait StaticKind: KubeObject + Resource<DynamicType = (), Scope: StaticScope> {
-    /// Whether objects of this kind live in namespaces.
+    /// Whether objects of this kind have a namespace.
     const NAMESPACED: bool = Self::Scope::NAMESPACED;
 
-    /// The kind's name, from the type alone.
+    /// Returns group, version and kind of the type.
     fn static_gvk() -> GroupVersionKind {
         GroupVersionKind::gvk(&Self::group(&()), &Self::version(&()), &Self::kind(&()))
     }
 }
 impl<K: KubeObject + Resource<DynamicType = (), Scope: StaticScope>> StaticKind for K {}
 
-/// A scope known at compile time. Never implement it.
+/// Scope that is known at compile time. Not meant to be implemented by users.
 pub trait StaticScope {
-    /// Whether objects live in namespaces.
+    /// Whether objects have a namespace.
     const NAMESPACED: bool;
 }
 impl StaticScope for NamespaceResourceScope {
@@ -74,7 +92,9 @@ impl StaticScope for ClusterResourceScope {
     const NAMESPACED: bool = false;
 }
 
-/// How a type names its kind: `()` by itself, [`ApiResource`] by a run-time value. Never implement it.
+/// Source of the kind of a type: `()` for static, [`ApiResource`] for dynamic kinds.
+///
+/// Not meant to be implemented by users.
 pub trait KindId: Send + Sync + 'static {
     #[doc(hidden)]
     fn gvk_of<K: Resource<DynamicType = Self> + 'static>(object: &K) -> Option<GroupVersionKind>;
@@ -83,7 +103,11 @@ pub trait KindId: Send + Sync + 'static {
 }
 impl KindId for () {
     fn gvk_of<K: Resource<DynamicType = ()> + 'static>(_: &K) -> Option<GroupVersionKind> {
-        Some(GroupVersionKind::gvk(&K::group(&()), &K::version(&()), &K::kind(&())))
+        Some(GroupVersionKind::gvk(
+            &K::group(&()),
+            &K::version(&()),
+            &K::kind(&()),
+        ))
     }
     fn resource_of<K: Resource<DynamicType = ()> + 'static>() -> Option<(ApiResource, bool)> {
         let scope = TypeId::of::<K::Scope>();
@@ -95,8 +119,14 @@ impl KindId for () {
 impl KindId for ApiResource {
     fn gvk_of<K: Resource<DynamicType = Self> + 'static>(object: &K) -> Option<GroupVersionKind> {
         let object: &dyn Any = object;
-        let dynamic = object.downcast_ref::<DynamicObject>().map(|object| &object.types);
-        let types = dynamic.or_else(|| object.downcast_ref::<Metadata>().map(|object| &object.types))?;
+        let dynamic = object
+            .downcast_ref::<DynamicObject>()
+            .map(|object| &object.types);
+        let types = dynamic.or_else(|| {
+            object
+                .downcast_ref::<Metadata>()
+                .map(|object| &object.types)
+        })?;
         types.as_ref()?.try_into().ok()
     }
     fn resource_of<K: Resource<DynamicType = Self> + 'static>() -> Option<(ApiResource, bool)> {
@@ -104,7 +134,7 @@ impl KindId for ApiResource {
     }
 }
 
-/// Stands for "whatever kind": what predicates and events that serve every kind are typed with.
+/// Placeholder for any kind, used by predicates and events that handle every kind.
 #[derive(Clone, Copy, Debug)]
 pub enum AnyKind {}
 
@@ -128,11 +158,24 @@ mod tests {
     }
 
     #[test]
-    fn a_dynamic_object_is_of_the_kind_it_says() {
+    fn a_dynamic_object_has_the_kind_of_its_types() {
         let value = dynamic(r#"{"apiVersion": "shop.example/v1", "kind": "Order"}"#);
         let gvk = Some(GroupVersionKind::gvk("shop.example", "v1", "Order"));
-        assert_eq!(serde_json::from_value::<DynamicObject>(value.clone()).unwrap().gvk(), gvk);
-        assert_eq!(serde_json::from_value::<Metadata>(value).unwrap().gvk(), gvk);
-        assert_eq!(serde_json::from_value::<DynamicObject>(dynamic("{}")).unwrap().gvk(), None);
+        assert_eq!(
+            serde_json::from_value::<DynamicObject>(value.clone())
+                .unwrap()
+                .gvk(),
+            gvk
+        );
+        assert_eq!(
+            serde_json::from_value::<Metadata>(value).unwrap().gvk(),
+            gvk
+        );
+        assert_eq!(
+            serde_json::from_value::<DynamicObject>(dynamic("{}"))
+                .unwrap()
+                .gvk(),
+            None
+        );
     }
 }

@@ -1,15 +1,16 @@
-//! Metadata as a view: one way to read it, whether the object is typed (kube's `ObjectMeta`) or kept compact, so that
-//! neither form is kept twice.
+//! View of metadata, with one interface for all representations.
 
 use super::{compact_meta::CompactMeta, key::ObjectKey, wire_meta::WireMeta};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::ObjectMeta;
 use std::{collections::BTreeMap, fmt};
 
-/// A point in time, as Kubernetes writes it: displayed it is the text on the wire.
+/// Point in time, displayed in the format of the Kubernetes API.
 pub use k8s_openapi::jiff::Timestamp;
 
-/// An object's metadata, to look at: free, whatever the object's form. See [`Object::meta`](super::Object::meta).
+/// View of an object's metadata. See [`Object::meta`](super::Object::meta).
+///
+/// Creating and copying it is free for every representation.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::Pod;
@@ -43,7 +44,7 @@ impl<'a> From<&'a CompactMeta> for Meta<'a> {
 }
 
 impl<'a> Meta<'a> {
-    /// What no other object ever has: tells an object from one recreated under its name.
+    /// Returns the UID. An object that is recreated under its name has another one.
     pub fn uid(self) -> Option<&'a str> {
         match self.0 {
             Form::Kube(meta) => meta.uid.as_deref(),
@@ -51,7 +52,7 @@ impl<'a> Meta<'a> {
         }
     }
 
-    /// Changes with every write.
+    /// Returns the resource version, which changes with every write.
     pub fn resource_version(self) -> Option<&'a str> {
         match self.0 {
             Form::Kube(meta) => meta.resource_version.as_deref(),
@@ -59,7 +60,7 @@ impl<'a> Meta<'a> {
         }
     }
 
-    /// Changes when the desired state does: not with status, labels or annotations.
+    /// Returns the generation, which changes with the spec, but not with the status.
     pub fn generation(self) -> Option<i64> {
         match self.0 {
             Form::Kube(meta) => meta.generation,
@@ -67,7 +68,7 @@ impl<'a> Meta<'a> {
         }
     }
 
-    /// When the object was created.
+    /// Returns when the object was created.
     pub fn created(self) -> Option<Timestamp> {
         match self.0 {
             Form::Kube(meta) => meta.creation_timestamp.as_ref().map(|time| time.0),
@@ -75,7 +76,7 @@ impl<'a> Meta<'a> {
         }
     }
 
-    /// By when the object is to be gone, once its deletion was asked for.
+    /// Returns by when the object should be deleted, if its deletion was requested.
     pub fn deletion(self) -> Option<Timestamp> {
         match self.0 {
             Form::Kube(meta) => meta.deletion_timestamp.as_ref().map(|time| time.0),
@@ -83,47 +84,55 @@ impl<'a> Meta<'a> {
         }
     }
 
-    /// Whether its deletion was asked for: it goes when its finalizers are gone.
+    /// Returns whether the deletion was requested. Finalizers may still delay it.
     pub fn is_deleting(self) -> bool {
         self.deletion().is_some()
     }
 
-    /// What selectors look at.
+    /// Returns the labels.
     pub fn labels(self) -> Pairs<'a> {
         Pairs(match self.0 {
             Form::Kube(meta) => Source::Map(meta.labels.as_ref()),
-            Form::Packed(meta) => Source::Packed(meta, Which::Labels),
+            Form::Packed(meta) => Source::Packed(meta, PairKind::Labels),
         })
     }
 
-    /// What tools keep with the object.
+    /// Returns the annotations.
     pub fn annotations(self) -> Pairs<'a> {
         Pairs(match self.0 {
             Form::Kube(meta) => Source::Map(meta.annotations.as_ref()),
-            Form::Packed(meta) => Source::Packed(meta, Which::Annotations),
+            Form::Packed(meta) => Source::Packed(meta, PairKind::Annotations),
         })
     }
 
-    /// Who must clean up before the object goes.
+    /// Returns the finalizers, which must be removed before the object is deleted.
     pub fn finalizers(self) -> impl Iterator<Item = &'a str> {
         let (kube, packed) = self.forms();
-        let kube = kube.and_then(|meta| meta.finalizers.as_ref()).into_iter().flatten().map(String::as_str);
+        let kube = kube
+            .and_then(|meta| meta.finalizers.as_ref())
+            .into_iter()
+            .flatten()
+            .map(String::as_str);
         kube.chain(packed.into_iter().flat_map(CompactMeta::finalizers))
     }
 
-    /// What the object goes with.
+    /// Returns the owner references.
     pub fn owners(self) -> impl Iterator<Item = Owner<'a>> {
         let (kube, packed) = self.forms();
-        let kube = kube.and_then(|meta| meta.owner_references.as_ref()).into_iter().flatten().map(Owner::from);
+        let kube = kube
+            .and_then(|meta| meta.owner_references.as_ref())
+            .into_iter()
+            .flatten()
+            .map(Owner::from);
         kube.chain(packed.into_iter().flat_map(CompactMeta::owners))
     }
 
-    /// The owner that manages the object; there is at most one.
+    /// Returns the controlling owner. An object has at most one.
     pub fn controller(self) -> Option<Owner<'a>> {
         self.owners().find(Owner::is_controller)
     }
 
-    /// kube's form, for functions that want it.
+    /// Returns a copy as kube's `ObjectMeta`.
     pub fn to_object_meta(self) -> ObjectMeta {
         match self.0 {
             Form::Kube(meta) => meta.clone(),
@@ -131,7 +140,7 @@ impl<'a> Meta<'a> {
         }
     }
 
-    /// Returns a packed copy without `managedFields`. `key` is that of the object.
+    /// Returns a compact copy without `managedFields`. `key` is that of the object.
     pub(super) fn pack(self, key: &ObjectKey) -> CompactMeta {
         match self.0 {
             Form::Kube(meta) => CompactMeta::pack(key.clone(), &mut WireMeta::from(meta)),
@@ -170,18 +179,18 @@ pub struct Pairs<'a>(Source<'a>);
 #[derive(Clone, Copy)]
 enum Source<'a> {
     Map(Option<&'a BTreeMap<String, String>>),
-    Packed(&'a CompactMeta, Which),
+    Packed(&'a CompactMeta, PairKind),
 }
 
-/// Labels or annotations.
+/// Selects labels or annotations.
 #[derive(Clone, Copy)]
-pub(super) enum Which {
+pub(super) enum PairKind {
     Labels,
     Annotations,
 }
 
 impl<'a> Pairs<'a> {
-    /// The value under a key.
+    /// Returns the value of a key.
     pub fn get(self, key: &str) -> Option<&'a str> {
         match self.0 {
             Source::Map(map) => map?.get(key).map(String::as_str),
@@ -189,22 +198,29 @@ impl<'a> Pairs<'a> {
         }
     }
 
-    /// Whether there is such a key, whatever its value.
+    /// Returns whether there is a key, with any value.
     pub fn contains(self, key: &str) -> bool {
         self.get(key).is_some()
     }
 
-    /// Keys and values, sorted by key.
+    /// Returns keys and values, sorted by key.
     pub fn iter(self) -> impl Iterator<Item = (&'a str, &'a str)> {
         let (map, packed) = match self.0 {
             Source::Map(map) => (map, None),
             Source::Packed(meta, which) => (None, Some((meta, which))),
         };
-        let map = map.into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()));
-        map.chain(packed.into_iter().flat_map(|(meta, which)| meta.pairs(which)))
+        let map = map
+            .into_iter()
+            .flatten()
+            .map(|(key, value)| (key.as_str(), value.as_str()));
+        map.chain(
+            packed
+                .into_iter()
+                .flat_map(|(meta, which)| meta.pairs(which)),
+        )
     }
 
-    /// How many there are.
+    /// Returns the number of pairs.
     pub fn len(self) -> usize {
         match self.0 {
             Source::Map(map) => map.map_or(0, BTreeMap::len),
@@ -212,7 +228,7 @@ impl<'a> Pairs<'a> {
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no pairs.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
@@ -231,26 +247,26 @@ impl PartialEq for Pairs<'_> {
 }
 impl Eq for Pairs<'_> {}
 
-/// A reference to an owner.
+/// Reference to an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Owner<'a> {
-    /// The owner's group and version.
+    /// Group and version of the owner.
     pub api_version: &'a str,
-    /// The owner's kind.
+    /// Kind of the owner.
     pub kind: &'a str,
-    /// The owner's name; its namespace is the object's, unless it has none.
+    /// Name of the owner, in the namespace of the object unless cluster-scoped.
     pub name: &'a str,
-    /// The owner's uid: one recreated under the name is another.
+    /// UID of the owner.
     pub uid: &'a str,
-    /// Whether the owner manages the object. See [`Owner::is_controller`].
+    /// Whether the owner is the controller. See [`Owner::is_controller`].
     pub controller: Option<bool>,
     /// Whether a foreground deletion of the owner waits for the object.
     pub block_owner_deletion: Option<bool>,
 }
 
 impl Owner<'_> {
-    /// Whether the owner manages the object.
+    /// Returns whether the owner is the controller of the object.
     pub fn is_controller(&self) -> bool {
         self.controller == Some(true)
     }

@@ -1,12 +1,15 @@
-//! Objects as the framework sees them: a key, metadata that is always there, a body decoded on demand.
+//! Objects: a key, metadata that is always in memory, and a body decoded on demand.
 //!
-//! * [`ObjectKey`] names an object that is not held;
-//! * [`Object`] is one that is: what predicates and handlers get, with [`Meta`], a view of its metadata;
-//! * [`KubeObject`] is what an object can be read as: a type, a `DynamicObject`, or only its [`Metadata`];
-//!   [`StaticKind`] is a kind that a type alone names, [`AnyKind`] stands for all of them.
+//! * [`ObjectKey`] is the namespace and name of an object.
+//! * [`Object`] is an object in memory, passed to predicates and handlers. [`Meta`] is a view of
+//!   its metadata.
+//! * [`KubeObject`] is a type as which an object can be read: a Rust type, a `DynamicObject`, or
+//!   only its [`Metadata`]. [`StaticKind`] is a kind that a Rust type determines, and [`AnyKind`]
+//!   stands for all of them.
 //!
-//! An informer keeps an object in one of three forms: the type itself; packed, with parsed metadata, decoded when it is
-//! read; metadata only. [`Object`] and [`Meta`] read the same whichever it is.
+//! An informer stores objects in one of three representations: typed; compact, with parsed metadata
+//! and a body that is decoded on read; or metadata-only. [`Object`] and [`Meta`] hide the
+//! difference.
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::ConfigMap;
@@ -19,11 +22,12 @@
 //!
 //! let object = Object::from(config);
 //! assert_eq!(*object.key(), ObjectKey::new("shop", "colors"));
-//! assert!(object.meta().labels().contains("app")); // looks only at metadata
-//! assert!(object.decode()?.data.is_none());        // looks at all of it
+//! assert!(object.meta().labels().contains("app")); // reads only metadata
+//! assert!(object.decode()?.data.is_none());        // reads the body
 //! # Ok::<_, steersman::object::DecodeError>(())
 //! ```
 
+mod as_object;
 mod assemble;
 mod by_namespace;
 mod compact;
@@ -31,43 +35,49 @@ mod compact_meta;
 mod decode;
 mod decoded;
 mod error;
-#[cfg(feature = "bench-internals")]
+mod exact_vec;
+#[cfg(feature = "__internals")]
 pub(crate) mod fuzz;
 mod handle;
 mod key;
 mod kind;
-mod lean;
+mod label_query;
 mod meta;
 mod packed;
 mod payload;
 mod redact;
 mod selector;
 mod size;
-mod snug;
+mod size_estimate;
+mod skip_managed_fields;
 mod transform;
 mod undecoded;
-mod weight;
 mod wire_meta;
 
 #[cfg(test)]
 mod tests;
 
+#[doc(hidden)]
+pub use self::as_object::{Owned, Shared};
+pub use self::{
+    as_object::AsObject,
+    error::DecodeError,
+    handle::Object,
+    key::ObjectKey,
+    kind::{AnyKind, KindId, KubeObject, Metadata, StaticKind, StaticScope},
+    label_query::LabelQuery,
+    meta::{Meta, Owner, Pairs, Timestamp},
+    selector::SelectorError,
+};
 pub(crate) use self::{
     by_namespace::ByNamespace,
     compact::Compact,
     decode::Decoder,
     error::Undecodable,
-    handle::Body,
+    handle::{Body, ObjectId},
     payload::{MetadataOnly, Payload},
+    redact::redacted,
     selector::Selector,
     transform::Transform,
     undecoded::Undecoded,
-};
-pub use self::{
-    error::DecodeError,
-    handle::Object,
-    key::ObjectKey,
-    kind::{AnyKind, KindId, KubeObject, Metadata, StaticKind, StaticScope},
-    meta::{Meta, Owner, Pairs, Timestamp},
-    selector::SelectorError,
 };

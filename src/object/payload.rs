@@ -1,5 +1,6 @@
-//! What an informer's store keeps of an object, behind one trait: the object itself, [`Compact`], or
-//! [`MetadataOnly`].
+//! Representations of objects in a store, behind one trait.
+//!
+//! The object itself, [`Compact`], or [`MetadataOnly`].
 //!
 //! [`Compact`]: super::compact::Compact
 
@@ -8,14 +9,14 @@ use super::{
     compact_meta::CompactMeta,
     decode::{Decoder, Parts, ReadParts, no_name},
     error::DecodeError,
+    exact_vec::ExactVec,
     handle::Body,
     key::ObjectKey,
     kind::KubeObject,
-    lean::Lean,
     meta::Meta,
     packed::Packed,
     size,
-    snug::Snug,
+    skip_managed_fields::SkipManagedFields,
     wire_meta::{Text, WireMeta},
 };
 use kube_core::{GroupVersionKind, TypeMeta};
@@ -26,11 +27,15 @@ use serde::{
 use std::{any::Any, sync::Arc};
 
 pub(crate) trait Payload: Send + Sync + Sized + 'static {
-    /// One object of a message. See [`Decoder::decode`].
-    fn read<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error>;
+    /// Reads one object of a message. See [`Decoder::decode`].
+    fn read<'de, D: Deserializer<'de>>(
+        decoder: &Decoder,
+        deserializer: D,
+    ) -> Result<Self, D::Error>;
 
-    /// The same of a message that is one object, if that is in the words that servers use: if it is not, or if anything is wrong, somebody has to
-    /// [read](Self::read) it.
+    /// Reads a message in the usual format of API servers; `None` for any other.
+    ///
+    /// The caller then uses [`read`](Self::read).
     fn read_quickly(_: &Decoder, _: &str) -> Option<Self> {
         None
     }
@@ -39,35 +44,47 @@ pub(crate) trait Payload: Send + Sync + Sized + 'static {
 
     fn meta(&self) -> Meta<'_>;
 
-    /// The resource version, where it is a number, as it is on every known server.
+    /// Returns the resource version as a number, as used by all known API servers.
     fn revision(&self) -> Option<u64> {
         self.meta().resource_version()?.parse().ok()
     }
 
-    /// Whether [`Self::heap_bytes`] is a walk over all of it.
+    /// Whether [`Self::heap_bytes`] traverses the whole object.
     const WALKED: bool;
 
-    /// About how much memory it takes.
+    /// Returns the approximate memory of the object.
     fn heap_bytes(&self) -> usize;
 
-    /// As a `K`: the object itself, if it is one.
+    /// Returns the object as a `K`, without a copy if it is one.
     fn decode<K: KubeObject>(self: &Arc<Self>) -> Result<Arc<K>, DecodeError>;
 
-    /// For [`Object`](super::Object).
+    /// Converts the payload for [`Object`](super::Object).
     fn into_body(self: Arc<Self>) -> Body;
 
-    /// Returns the metadata alone, so that the body can be freed. `types` are those of the informer, and `key` is that of the object.
+    /// Returns only the metadata, so that the body can be freed.
+    ///
+    /// `types` are those of the informer, and `key` is that of the object.
     fn to_metadata(self: &Arc<Self>, types: &Arc<TypeMeta>, key: &ObjectKey) -> Arc<MetadataOnly> {
-        Arc::new(MetadataOnly { types: types.clone(), meta: self.meta().pack(key) })
+        Arc::new(MetadataOnly {
+            types: types.clone(),
+            meta: self.meta().pack(key),
+        })
     }
 }
 
-/// A typed object is its own payload.
+/// Typed representation: the object itself.
 impl<T: KubeObject> Payload for T {
     const WALKED: bool = true;
 
-    fn read<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
-        let deserializer = Lean::new(Snug(deserializer), decoder.types(), decoder.keeps_managed_fields());
+    fn read<'de, D: Deserializer<'de>>(
+        decoder: &Decoder,
+        deserializer: D,
+    ) -> Result<Self, D::Error> {
+        let deserializer = SkipManagedFields::new(
+            ExactVec(deserializer),
+            decoder.types(),
+            decoder.keeps_managed_fields(),
+        );
         let mut object = T::deserialize(deserializer)?;
         if object.meta().name.as_deref().is_none_or(str::is_empty) {
             return Err(no_name());
@@ -100,20 +117,20 @@ impl<T: KubeObject> Payload for T {
     }
 }
 
-/// What [`Object`](super::Object) needs of a typed object without knowing its type.
+/// Object-safe interface of typed objects, for [`Object`](super::Object).
 pub(crate) trait Typed: Any + Send + Sync {
     fn object_meta(&self) -> Meta<'_>;
 
-    /// `apiVersion`, `kind` and `metadata` as JSON.
+    /// Returns `apiVersion`, `kind` and `metadata` as JSON.
     fn partial(&self) -> Result<serde_json::Value, serde_json::Error>;
 
-    /// All of it as JSON.
+    /// Returns the whole object as JSON.
     fn json(&self) -> Result<serde_json::Value, serde_json::Error>;
 
-    /// `None` if it does not say.
+    /// Returns the kind; `None` if the object does not contain it.
     fn kind(&self) -> Option<GroupVersionKind>;
 
-    /// For errors.
+    /// Returns kind and key for errors.
     fn kind_and_key(&self) -> (String, ObjectKey);
 }
 
@@ -128,7 +145,10 @@ impl<T: KubeObject> Typed for T {
             partial.insert("apiVersion".into(), gvk.api_version().into());
             partial.insert("kind".into(), gvk.kind.into());
         }
-        partial.insert("metadata".into(), serde_json::to_value(kube_core::Resource::meta(self))?);
+        partial.insert(
+            "metadata".into(),
+            serde_json::to_value(kube_core::Resource::meta(self))?,
+        );
         Ok(partial.into())
     }
 
@@ -141,7 +161,10 @@ impl<T: KubeObject> Typed for T {
     }
 
     fn kind_and_key(&self) -> (String, ObjectKey) {
-        (self.gvk().map_or_else(|| "object".into(), |gvk| gvk.kind), ObjectKey::of(self))
+        (
+            self.gvk().map_or_else(|| "object".into(), |gvk| gvk.kind),
+            ObjectKey::of(self),
+        )
     }
 }
 
@@ -153,7 +176,9 @@ impl dyn Typed {
         })
     }
 
-    /// The object itself, or only its metadata. It serves no other type: a type drops the fields it does not know.
+    /// Returns the object itself, or only its metadata.
+    ///
+    /// Other types are an error, because a Rust type drops fields that it does not know.
     pub(super) fn decode<K: KubeObject>(self: &Arc<Self>) -> Result<Arc<K>, DecodeError> {
         let any: Arc<dyn Any + Send + Sync> = self.clone();
         any.downcast().or_else(|_| {
@@ -161,15 +186,18 @@ impl dyn Typed {
                 let (kind, key) = self.kind_and_key();
                 return Err(DecodeError::OtherType { kind, key });
             }
-            self.partial().and_then(serde_json::from_value).map(Arc::new).map_err(|error| {
-                let (kind, key) = self.kind_and_key();
-                DecodeError::Mismatch { kind, key, error }
-            })
+            self.partial()
+                .and_then(serde_json::from_value)
+                .map(Arc::new)
+                .map_err(|error| {
+                    let (kind, key) = self.kind_and_key();
+                    DecodeError::Mismatch { kind, key, error }
+                })
         })
     }
 }
 
-/// An object of which only the metadata is kept.
+/// Metadata-only representation of an object.
 #[derive(Debug)]
 pub(crate) struct MetadataOnly {
     types: Arc<TypeMeta>,
@@ -177,9 +205,12 @@ pub(crate) struct MetadataOnly {
 }
 
 impl MetadataOnly {
-    /// An object of which only the name is known.
+    /// Creates an object of which only the name is known.
     pub(crate) fn named(key: ObjectKey) -> Self {
-        Self { types: Arc::default(), meta: CompactMeta::named(key) }
+        Self {
+            types: Arc::default(),
+            meta: CompactMeta::named(key),
+        }
     }
 
     /// Creates the metadata of an object of which only these are known.
@@ -190,15 +221,28 @@ impl MetadataOnly {
         resource_version: Option<&str>,
     ) -> Self {
         let text = |text: &str| Text(text.to_owned().into());
-        let mut wire =
-            WireMeta { uid: uid.map(text), resource_version: resource_version.map(text), ..WireMeta::default() };
-        Self { types, meta: CompactMeta::pack(key, &mut wire) }
+        let mut wire = WireMeta {
+            uid: uid.map(text),
+            resource_version: resource_version.map(text),
+            ..WireMeta::default()
+        };
+        Self {
+            types,
+            meta: CompactMeta::pack(key, &mut wire),
+        }
     }
 
     /// Reads the metadata of one object's JSON, without the decoder's transform.
     pub(super) fn untransformed(decoder: &Decoder, json: &[u8]) -> Result<Self, serde_json::Error> {
-        let parts = ReadParts { decoder, rest: None }.deserialize(&mut serde_json::Deserializer::from_slice(json))?;
-        Ok(Self { types: decoder.types().clone(), meta: parts.meta })
+        let parts = ReadParts {
+            decoder,
+            rest: None,
+        }
+        .deserialize(&mut serde_json::Deserializer::from_slice(json))?;
+        Ok(Self {
+            types: decoder.types().clone(),
+            meta: parts.meta,
+        })
     }
 
     pub(super) fn types(&self) -> &TypeMeta {
@@ -209,15 +253,33 @@ impl MetadataOnly {
 impl Payload for MetadataOnly {
     const WALKED: bool = false;
 
-    fn read<'de, D: Deserializer<'de>>(decoder: &Decoder, deserializer: D) -> Result<Self, D::Error> {
-        let Parts { mut meta, .. } = ReadParts { decoder, rest: None }.deserialize(deserializer)?;
-        if let Some(transform) = decoder.transform_of(meta.key().namespace()) {
-            let json = transform.change_parts(decoder.types(), &meta, Packed::EMPTY).map_err(Error::custom)?;
-            let again = &mut serde_json::Deserializer::from_slice(&json);
-            meta = ReadParts { decoder, rest: None }.deserialize(again).map_err(Error::custom)?.meta;
+    fn read<'de, D: Deserializer<'de>>(
+        decoder: &Decoder,
+        deserializer: D,
+    ) -> Result<Self, D::Error> {
+        let Parts { mut meta, .. } = ReadParts {
+            decoder,
+            rest: None,
         }
-        // Servers say `PartialObjectMetadata`; the kind it is the metadata of says more.
-        Ok(Self { types: decoder.types().clone(), meta })
+        .deserialize(deserializer)?;
+        if let Some(transform) = decoder.transform_of(meta.key().namespace()) {
+            let json = transform
+                .change_parts(decoder.types(), &meta, Packed::EMPTY)
+                .map_err(Error::custom)?;
+            let again = &mut serde_json::Deserializer::from_slice(&json);
+            meta = ReadParts {
+                decoder,
+                rest: None,
+            }
+            .deserialize(again)
+            .map_err(Error::custom)?
+            .meta;
+        }
+        // API servers send `PartialObjectMetadata`; keep the kind of the object instead.
+        Ok(Self {
+            types: decoder.types().clone(),
+            meta,
+        })
     }
 
     fn key(&self) -> ObjectKey {
@@ -235,13 +297,18 @@ impl Payload for MetadataOnly {
     fn decode<K: KubeObject>(self: &Arc<Self>) -> Result<Arc<K>, DecodeError> {
         let (kind, key) = (|| self.types.kind.clone(), || self.key());
         if !K::metadata_api() {
-            return Err(DecodeError::MetadataOnly { kind: kind(), key: key() });
+            return Err(DecodeError::MetadataOnly {
+                kind: kind(),
+                key: key(),
+            });
         }
-        assemble(&self.types, &self.meta, Packed::EMPTY).map(Arc::new).map_err(|error| DecodeError::Mismatch {
-            kind: kind(),
-            key: key(),
-            error,
-        })
+        assemble(&self.types, &self.meta, Packed::EMPTY)
+            .map(Arc::new)
+            .map_err(|error| DecodeError::Mismatch {
+                kind: kind(),
+                key: key(),
+                error,
+            })
     }
 
     fn into_body(self: Arc<Self>) -> Body {

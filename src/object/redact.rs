@@ -1,22 +1,23 @@
-//! Decoder messages without the values that they quote.
+//! Removes values from the messages of decoders.
 //!
-//! Messages reach logs, and the errors that reconcilers return, which are logged too. A message of
-//! serde quotes the value that does not fit, and that value may be a password.
+//! The messages are logged and returned to reconcilers, whose errors are logged too. A message of
+//! serde quotes the value that does not match, which may be a password.
 
-/// Replaces a message about a [`Secret`](k8s_openapi::api::core::v1::Secret) that a type's own code
-/// made.
-const HIDDEN: &str = "a value does not fit its type";
+/// Replaces messages of a type's own code about a `Secret`.
+const HIDDEN: &str = "a value does not match its type";
 
 /// Returns the message of `error` without values of the object's fields.
 ///
 /// Removes the value from the messages that serde makes, and the text in double quotes from others.
-/// Of a `Secret` no other message is kept, because a type's own code can put a value anywhere.
+/// Other messages of a `Secret` are dropped, because a type's own code can put a value anywhere.
 /// Field names and the position stay.
-pub(super) fn redacted(kind: &str, error: &serde_json::Error) -> String {
+pub(crate) fn redacted(kind: &str, error: &serde_json::Error) -> String {
     let text = error.to_string();
-    let (message, position) = text.rfind(" at line ").map_or((&*text, ""), |at| text.split_at(at));
+    let (message, position) = text
+        .rfind(" at line ")
+        .map_or((&*text, ""), |at| text.split_at(at));
     if !error.is_data() {
-        // About the JSON itself, and never with a value.
+        // Syntax errors contain no values.
         return text;
     }
     let message = match without_value(message) {
@@ -27,13 +28,17 @@ pub(super) fn redacted(kind: &str, error: &serde_json::Error) -> String {
     message + position
 }
 
-/// Returns a message of serde without its value. `None` if serde did not make the message.
+/// Returns a message of serde without its value; `None` for other messages.
 fn without_value(message: &str) -> Option<String> {
     for prefix in ["invalid type: ", "invalid value: "] {
         if let Some(rest) = message.strip_prefix(prefix) {
             // The value may contain the separator, the description of the type does not.
             let (found, expected) = rest.rsplit_once(", expected ")?;
-            let found = found.split(['"', '`']).next().unwrap_or_default().trim_end();
+            let found = found
+                .split(['"', '`'])
+                .next()
+                .unwrap_or_default()
+                .trim_end();
             return Some(format!("{prefix}{found}, expected {expected}"));
         }
     }
@@ -41,8 +46,16 @@ fn without_value(message: &str) -> Option<String> {
         let (_, expected) = rest.rsplit_once("`, expected ")?;
         return Some(format!("unknown variant, expected {expected}"));
     }
-    let names_fields = ["missing field ", "unknown field ", "duplicate field ", "invalid length "];
-    names_fields.iter().any(|prefix| message.starts_with(prefix)).then(|| message.to_owned())
+    let names_fields = [
+        "missing field ",
+        "unknown field ",
+        "duplicate field ",
+        "invalid length ",
+    ];
+    names_fields
+        .iter()
+        .any(|prefix| message.starts_with(prefix))
+        .then(|| message.to_owned())
 }
 
 fn without_quoted(message: &str) -> String {
@@ -89,31 +102,58 @@ mod tests {
     }
 
     fn message<T: DeserializeOwned + std::fmt::Debug>(kind: &str, json: &str) -> String {
-        redacted(kind, &serde_json::from_str::<T>(json).expect_err("it does not decode"))
+        redacted(
+            kind,
+            &serde_json::from_str::<T>(json).expect_err("it does not decode"),
+        )
     }
 
     #[test]
     fn a_redacted_message_names_the_types_and_not_the_value() {
         for (json, expected) in [
-            (r#"{"port": "hunter2"}"#, "invalid type: string, expected i32 at line 1 column 18"),
-            (r#"{"port": "a\", expected b"}"#, "invalid type: string, expected i32 at line 1 column 26"),
-            (r#"{"port": 99999999999}"#, "invalid value: integer, expected i32 at line 1 column 20"),
-            (r#"{"port": 1.5}"#, "invalid type: floating point, expected i32 at line 1 column 12"),
-            (r#"{"port": null}"#, "invalid type: null, expected i32 at line 1 column 13"),
+            (
+                r#"{"port": "hunter2"}"#,
+                "invalid type: string, expected i32 at line 1 column 18",
+            ),
+            (
+                r#"{"port": "a\", expected b"}"#,
+                "invalid type: string, expected i32 at line 1 column 26",
+            ),
+            (
+                r#"{"port": 99999999999}"#,
+                "invalid value: integer, expected i32 at line 1 column 20",
+            ),
+            (
+                r#"{"port": 1.5}"#,
+                "invalid type: floating point, expected i32 at line 1 column 12",
+            ),
+            (
+                r#"{"port": null}"#,
+                "invalid type: null, expected i32 at line 1 column 13",
+            ),
             ("{}", "missing field `port` at line 1 column 2"),
-            (r#"{"prt": 1}"#, "unknown field `prt`, expected `port` at line 1 column 6"),
-            (r#"{"port": "#, "EOF while parsing a value at line 1 column 9"),
+            (
+                r#"{"prt": 1}"#,
+                "unknown field `prt`, expected `port` at line 1 column 6",
+            ),
+            (
+                r#"{"port": "#,
+                "EOF while parsing a value at line 1 column 9",
+            ),
         ] {
             assert_eq!(message::<Strict>("Secret", json), expected, "{json}");
             assert_eq!(message::<Strict>("Website", json), expected, "{json}");
         }
         let message = message::<Color>("Secret", r#""hunter2""#);
-        assert!(message.starts_with("unknown variant, expected `red` or `green`"), "{message}");
+        assert!(
+            message.starts_with("unknown variant, expected `red` or `green`"),
+            "{message}"
+        );
         assert!(!message.contains("hunter2"), "{message}");
     }
 
     #[test]
-    fn a_redacted_message_of_a_type_keeps_what_it_does_not_quote_except_of_secrets() {
+    fn a_redacted_message_keeps_unquoted_text_except_for_secrets() {
         let json = r#""hunter2""#;
         assert!(message::<Custom>("Website", json).starts_with(r#"bad token "…""#));
         assert!(message::<Custom>("Secret", json).starts_with(HIDDEN));

@@ -1,24 +1,26 @@
-//! Label selectors as in `kubectl -l`, parsed once and matched on metadata as it is kept: `kube_core::Selector` has no parser, and matches only a
-//! `BTreeMap`.
+//! Label selectors, parsed as by `kubectl -l` and matched on any representation.
+//!
+//! `kube_core::Selector` has no parser, and matches only a `BTreeMap`.
 
 use super::Pairs;
 use std::fmt;
 
-/// All of its requirements must hold; without any it matches everything.
+/// Label selector. All requirements must match; without any it matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selector(Vec<Requirement>);
 
-/// A label selector that is none.
+/// The label selector is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{selector}` is no label selector: {what}: write it as for `kubectl -l`, for instance `app=web,tier in (a,b)`"
+    "invalid label selector `{selector}`: {reason}; use the syntax of `kubectl -l`, such as \
+     `app=web,tier in (a,b)`"
 )]
 #[non_exhaustive]
 pub struct SelectorError {
-    /// As it was given.
+    /// Text of the selector.
     pub selector: String,
-    /// What is wrong with it.
-    pub what: String,
+    /// Reason why the selector is invalid.
+    pub reason: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,12 +29,12 @@ struct Requirement {
     test: Test,
 }
 
-/// Of a label's value. As on the server, what has no such label passes the negative tests.
+/// Test of a label's value. As on the API server, a missing label passes negative tests.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Test {
     Exists,
     Absent,
-    /// Sorted.
+    /// Sorted values.
     In(Vec<String>),
     NotIn(Vec<String>),
     Greater(i64),
@@ -40,11 +42,18 @@ enum Test {
 }
 
 impl Selector {
-    /// The requirements are sorted, so that two texts of one meaning are displayed alike.
+    /// Parses a selector. Requirements are sorted, so that equal selectors print alike.
     pub(crate) fn parse(text: &str) -> Result<Self, SelectorError> {
-        let error = |what: String| SelectorError { selector: text.to_owned(), what };
-        let parts = split(text).map_err(|what| error(what.to_owned()))?;
-        let mut requirements: Vec<_> = parts.into_iter().map(requirement).collect::<Result<_, _>>().map_err(error)?;
+        let error = |reason: String| SelectorError {
+            selector: text.to_owned(),
+            reason,
+        };
+        let parts = split(text).map_err(|reason| error(reason.to_owned()))?;
+        let mut requirements: Vec<_> = parts
+            .into_iter()
+            .map(requirement)
+            .collect::<Result<_, _>>()
+            .map_err(error)?;
         requirements.sort();
         requirements.dedup();
         Ok(Self(requirements))
@@ -58,7 +67,8 @@ impl Selector {
 impl Requirement {
     fn matches(&self, labels: Pairs<'_>) -> bool {
         let value = labels.get(&self.key);
-        let is_in = |values: &[String]| value.is_some_and(|value| values.iter().any(|one| one == value));
+        let is_in =
+            |values: &[String]| value.is_some_and(|value| values.iter().any(|one| one == value));
         let number = || value.and_then(|value| value.parse::<i64>().ok());
         match &self.test {
             Test::Exists => value.is_some(),
@@ -71,7 +81,7 @@ impl Requirement {
     }
 }
 
-/// At the commas that are not in parentheses.
+/// Splits the text at commas outside of parentheses.
 fn split(text: &str) -> Result<Vec<&str>, &'static str> {
     if text.trim().is_empty() {
         return Ok(Vec::new());
@@ -79,9 +89,9 @@ fn split(text: &str) -> Result<Vec<&str>, &'static str> {
     let (mut parts, mut begin, mut inside) = (Vec::new(), 0, false);
     for (at, character) in text.char_indices() {
         match character {
-            '(' if inside => return Err("a parenthesis in another"),
+            '(' if inside => return Err("nested parenthesis"),
             '(' => inside = true,
-            ')' if !inside => return Err("a parenthesis that was not opened"),
+            ')' if !inside => return Err("closing parenthesis without an opening one"),
             ')' => inside = false,
             ',' if !inside => {
                 parts.push(&text[begin..at]);
@@ -91,16 +101,27 @@ fn split(text: &str) -> Result<Vec<&str>, &'static str> {
         }
     }
     parts.push(&text[begin..]);
-    if inside { Err("a parenthesis that is not closed") } else { Ok(parts) }
+    if inside {
+        Err("unclosed parenthesis")
+    } else {
+        Ok(parts)
+    }
 }
 
 fn requirement(text: &str) -> Result<Requirement, String> {
     let text = text.trim();
-    let made = |key_text: &str, test| Ok(Requirement { key: key(key_text)?, test });
+    let made = |key_text: &str, test| {
+        Ok(Requirement {
+            key: key(key_text)?,
+            test,
+        })
+    };
     if let Some(rest) = text.strip_prefix('!') {
         return made(rest, Test::Absent);
     }
-    let Some(at) = text.find(|character: char| character.is_whitespace() || "=!<>(".contains(character)) else {
+    let Some(at) =
+        text.find(|character: char| character.is_whitespace() || "=!<>(".contains(character))
+    else {
         return made(text, Test::Exists);
     };
     let (name, rest) = (&text[..at], text[at..].trim_start());
@@ -125,8 +146,13 @@ fn requirement(text: &str) -> Result<Requirement, String> {
 fn key(text: &str) -> Result<String, String> {
     let text = text.trim();
     let name = text.rsplit('/').next().unwrap_or_default();
-    if name.is_empty() || text.matches('/').count() > 1 || !text.chars().all(|character| is_label(character, "/")) {
-        return Err(format!("`{text}` is no label: it is a name, or a prefix, a slash and a name"));
+    if name.is_empty()
+        || text.matches('/').count() > 1
+        || !text.chars().all(|character| is_label(character, "/"))
+    {
+        return Err(format!(
+            "`{text}` is not a valid label key, which is a name after an optional prefix and slash"
+        ));
     }
     Ok(text.to_owned())
 }
@@ -135,7 +161,8 @@ fn value(text: &str) -> Result<String, String> {
     let text = text.trim();
     if text.len() > 63 || !text.chars().all(|character| is_label(character, "")) {
         return Err(format!(
-            "`{text}` is no label's value: up to 63 letters, digits, dots, dashes and underscores are"
+            "`{text}` is not a valid label value, which has at most 63 letters, digits, dots, \
+             dashes and underscores"
         ));
     }
     Ok(text.to_owned())
@@ -146,19 +173,22 @@ fn is_label(character: char, more: &str) -> bool {
 }
 
 fn number(text: &str) -> Result<i64, String> {
-    text.parse().map_err(|_| format!("`{text}` is no number"))
+    text.parse()
+        .map_err(|_| format!("`{text}` is not a number"))
 }
 
 fn values(text: &str) -> Result<Vec<String>, String> {
-    let list = text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
-    let list = list.ok_or_else(|| format!("`{text}` is no set: write (a,b)"))?;
+    let list = text
+        .strip_prefix('(')
+        .and_then(|rest| rest.strip_suffix(')'));
+    let list = list.ok_or_else(|| format!("`{text}` is not a set such as (a,b)"))?;
     let mut values: Vec<_> = list.split(',').map(value).collect::<Result<_, _>>()?;
     values.sort();
     values.dedup();
     Ok(values)
 }
 
-/// As the server reads it.
+/// Prints the selector in the format of the API server.
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, Requirement { key, test }) in self.0.iter().enumerate() {
@@ -189,13 +219,21 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     fn matches(selector: &str, labels: &[(&str, &str)]) -> bool {
-        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        let meta = ObjectMeta { labels: Some(labels), ..ObjectMeta::default() };
-        Selector::parse(selector).expect("a selector").matches(Meta::from(&meta).labels())
+        let labels = labels
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
+        let meta = ObjectMeta {
+            labels: Some(labels),
+            ..ObjectMeta::default()
+        };
+        Selector::parse(selector)
+            .expect("a selector")
+            .matches(Meta::from(&meta).labels())
     }
 
     #[test]
-    fn each_requirement_says_what_it_wants_of_a_label() {
+    fn each_requirement_is_evaluated_on_its_label() {
         let web = [("app", "web"), ("tier", "3"), ("example.com/team", "")];
         for yes in [
             "",
@@ -215,42 +253,54 @@ mod tests {
         ] {
             assert!(matches(yes, &web), "{yes}");
         }
-        for no in ["other", "!app", "app=db", "other=", "app!=web", "app in (db)", "app notin (web)", "tier>3", "app>1"]
-        {
+        for no in [
+            "other",
+            "!app",
+            "app=db",
+            "other=",
+            "app!=web",
+            "app in (db)",
+            "app notin (web)",
+            "tier>3",
+            "app>1",
+        ] {
             assert!(!matches(no, &web), "{no}");
         }
     }
 
     #[test]
-    fn what_is_no_selector_is_refused_with_the_reason() {
+    fn an_invalid_selector_is_rejected_with_the_reason() {
         for (text, reason) in [
-            ("app=web,", "no label"),
+            ("app=web,", "not a valid label key"),
             ("a b", "none of"),
-            ("app in web", "no set"),
-            ("app in (web", "not closed"),
-            ("app in ((web))", "in another"),
-            ("app)", "not opened"),
-            ("a/b/c=d", "no label"),
-            ("app=a b", "no label's value"),
-            ("tier>high", "no number"),
-            ("=web", "no label"),
+            ("app in web", "not a set"),
+            ("app in (web", "unclosed"),
+            ("app in ((web))", "nested"),
+            ("app)", "without an opening one"),
+            ("a/b/c=d", "not a valid label key"),
+            ("app=a b", "not a valid label value"),
+            ("tier>high", "not a number"),
+            ("=web", "not a valid label key"),
         ] {
             let error = Selector::parse(text).expect_err(text).to_string();
-            assert!(error.contains(reason) && error.contains(text), "{text}: {error}");
+            assert!(
+                error.contains(reason) && error.contains(text),
+                "{text}: {error}"
+            );
         }
     }
 
     #[test]
-    fn two_texts_of_one_meaning_are_displayed_alike() {
+    fn equivalent_selectors_are_displayed_alike() {
         let shown = |text| Selector::parse(text).expect("a selector").to_string();
         assert_eq!(shown("b in (y,x), a == 1"), "a=1,b in (x,y)");
         assert_eq!(shown("a=1,b in (x, y, x),a=1"), shown("b in (y,x), a == 1"));
     }
 
     steersman_testkit::properties! {
-        /// Against kube's own matching, through the text.
+        /// Compares with kube's own matching, through the text.
         #[test]
-        fn it_matches_as_kube_does(
+        fn selectors_match_like_kubes(
             tests in proptest::collection::vec((0u8..6, "[ab]", proptest::collection::btree_set("[xyz]", 1..3)), 0..4),
             labels in proptest::collection::btree_map("[ab]", "[xyz]", 0..3),
         ) {

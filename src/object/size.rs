@@ -1,51 +1,51 @@
-//! About how much a value has on the heap, told by its own `Serialize`.
+//! Estimated heap size of a value, from its `Serialize` implementation.
 //!
-//! A guess: a struct in a list is taken for [`ABSENT`] times as large as the fields it shows, since those that are absent
-//! take room as well; every map is taken for a `BTreeMap`; capacity that is not used and what the allocator rounds up are
-//! not seen.
+//! The fields of a struct in a list count [`ABSENT`] times their size, because missing fields take
+//! space as well. Every map counts as a `BTreeMap`. Unused capacity and the overhead of the
+//! allocator are not included.
 
 use serde::{
     Serialize, Serializer,
     ser::{
-        SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple, SerializeTupleStruct,
-        SerializeTupleVariant,
+        SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
+        SerializeTupleStruct, SerializeTupleVariant,
     },
 };
 use std::fmt;
 
-/// Without the value itself.
+/// Returns the heap size, without the value itself.
 pub(super) fn heap_bytes(value: &impl Serialize) -> usize {
-    // It fails only where the value's own `Serialize` does; what was not to be serialised has no size to tell.
+    // Fails only if the value's own `Serialize` does. Such a value counts as empty.
     value.serialize(Measure).unwrap_or_default().heap
 }
 
-/// Of a value: where it lies, and on the heap.
+/// Size of a value: inline and on the heap.
 #[derive(Clone, Copy, Default)]
 struct Size {
     inline: usize,
     heap: usize,
 }
 
-/// A serializer whose result is the size of the value.
+/// Serializer whose result is the size of the value.
 struct Measure;
 
-/// Values that lie in the one around them: a struct's fields.
+/// Values that are stored inline, such as the fields of a struct.
 struct Inline(Size);
 
-/// Values on the heap: a list's elements.
+/// Values that are stored on the heap, such as the elements of a list.
 struct Elements(usize);
 
-/// A map's entries, which are kept in nodes of eleven, about three quarters full.
+/// Entries of a map, in nodes of eleven that are about three quarters full.
 struct Entries {
     count: usize,
     sum: Size,
 }
 
-/// So that a pod of 4 KB of JSON, which takes 28 KB, is guessed right within 5 %.
+/// Chosen so that a pod of 4 KB of JSON, which takes 28 KB, is within 5 %.
 const ABSENT: usize = 7;
-/// A number, a flag, an enum without fields.
+/// Size of a number, a bool, or an enum without fields.
 const SCALAR: Size = Size { inline: 8, heap: 0 };
-/// A string, a list or a map: pointer, capacity, length.
+/// Inline size of a string, a list or a map: pointer, capacity, length.
 const POINTER: usize = 24;
 const NODE: usize = 11;
 const NODE_FILLED: usize = 8;
@@ -80,19 +80,34 @@ impl Serializer for Measure {
     fn serialize_unit(self) -> Result<Size, fmt::Error> {
         Ok(SCALAR)
     }
-    fn serialize_unit_variant(self, _: &'static str, _: u32, _: &'static str) -> Result<Size, fmt::Error> {
+    fn serialize_unit_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        _: &'static str,
+    ) -> Result<Size, fmt::Error> {
         Ok(SCALAR)
     }
     fn serialize_str(self, text: &str) -> Result<Size, fmt::Error> {
-        Ok(Size { inline: POINTER, heap: text.len() })
+        Ok(Size {
+            inline: POINTER,
+            heap: text.len(),
+        })
     }
     fn serialize_bytes(self, bytes: &[u8]) -> Result<Size, fmt::Error> {
-        Ok(Size { inline: POINTER, heap: bytes.len() })
+        Ok(Size {
+            inline: POINTER,
+            heap: bytes.len(),
+        })
     }
     fn serialize_some<T: ?Sized + Serialize>(self, value: &T) -> Result<Size, fmt::Error> {
         value.serialize(self)
     }
-    fn serialize_newtype_struct<T: ?Sized + Serialize>(self, _: &'static str, value: &T) -> Result<Size, fmt::Error> {
+    fn serialize_newtype_struct<T: ?Sized + Serialize>(
+        self,
+        _: &'static str,
+        value: &T,
+    ) -> Result<Size, fmt::Error> {
         value.serialize(self)
     }
     fn serialize_newtype_variant<T: ?Sized + Serialize>(
@@ -113,11 +128,20 @@ impl Serializer for Measure {
     fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Inline, fmt::Error> {
         Ok(Inline(Size::default()))
     }
-    fn serialize_tuple_variant(self, _: &'static str, _: u32, _: &'static str, _: usize) -> Result<Inline, fmt::Error> {
+    fn serialize_tuple_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        _: &'static str,
+        _: usize,
+    ) -> Result<Inline, fmt::Error> {
         Ok(Inline(Size::default()))
     }
     fn serialize_map(self, _: Option<usize>) -> Result<Entries, fmt::Error> {
-        Ok(Entries { count: 0, sum: Size::default() })
+        Ok(Entries {
+            count: 0,
+            sum: Size::default(),
+        })
     }
     fn serialize_struct(self, _: &'static str, _: usize) -> Result<Inline, fmt::Error> {
         Ok(Inline(Size::default()))
@@ -143,7 +167,10 @@ impl SerializeSeq for Elements {
         Ok(())
     }
     fn end(self) -> Result<Size, fmt::Error> {
-        Ok(Size { inline: POINTER, heap: self.0 })
+        Ok(Size {
+            inline: POINTER,
+            heap: self.0,
+        })
     }
 }
 
@@ -164,7 +191,10 @@ impl SerializeMap for Entries {
     fn end(self) -> Result<Size, fmt::Error> {
         let nodes = self.count.div_ceil(NODE_FILLED);
         let node = NODE * self.sum.inline / self.count.max(1) + NODE_HEADER;
-        Ok(Size { inline: POINTER, heap: nodes * node + self.sum.heap })
+        Ok(Size {
+            inline: POINTER,
+            heap: nodes * node + self.sum.heap,
+        })
     }
 }
 
@@ -175,7 +205,7 @@ macro_rules! inline {
             type Error = fmt::Error;
 
             fn $method<T: ?Sized + Serialize>(&mut self, $(_: $name,)? value: &T) -> Result<(), fmt::Error> {
-                // Of a field the type is known.
+                // The size of a field is known from its type.
                 self.0.inline += ABSENT * size_of_val(value);
                 self.0.heap += value.serialize(Measure)?.heap;
                 Ok(())
@@ -201,15 +231,18 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn a_list_counts_its_elements_and_what_they_have() {
+    fn a_list_counts_its_elements_and_their_heap() {
         assert_eq!(heap_bytes(&"four".to_owned()), 4);
         assert_eq!(heap_bytes(&vec![1_u64, 2, 3]), 24);
-        assert_eq!(heap_bytes(&vec!["four".to_owned()]), size_of::<String>() + 4);
+        assert_eq!(
+            heap_bytes(&vec!["four".to_owned()]),
+            size_of::<String>() + 4
+        );
         assert_eq!(heap_bytes(&Some(7_u64)), 0);
     }
 
     #[test]
-    fn a_map_counts_whole_nodes() {
+    fn a_map_counts_its_nodes() {
         let node = NODE * 2 * size_of::<String>() + NODE_HEADER;
         let map: BTreeMap<_, _> = [("a".to_owned(), "bc".to_owned())].into();
         assert_eq!(heap_bytes(&map), node + 3);

@@ -1,7 +1,7 @@
-//! Objects changed before they are stored.
+//! Transforms: functions that change objects before they are stored.
 //!
-//! What holds: name, namespace, uid and resource version, the time of deletion and the finalizers are the server's, whatever the function does: the store, its
-//! order of events and who waits for a write depend on them.
+//! Invariant: a transform cannot change name, namespace, UID, resource version, deletion timestamp
+//! and finalizers. The store, its order of events and waits for own writes depend on them.
 
 use super::{
     assemble::assemble,
@@ -18,14 +18,16 @@ use std::{
     sync::Arc,
 };
 
-/// A function of objects of one type, or, if that is [`Metadata`] of no kind in particular, of the metadata of any. A clone is the same one.
+/// Function that changes objects of one type. Clones are equal.
+///
+/// A function over [`Metadata`] without a kind applies to the metadata of every kind.
 #[derive(Clone)]
 pub(crate) struct Transform(Arc<dyn Change>);
 
 trait Change: Send + Sync {
     fn of_type(&self) -> TypeId;
     fn is_of_metadata(&self) -> bool;
-    /// What is not of its type stays as it is.
+    /// Changes an object. Objects of other types stay unchanged.
     fn change(&self, object: &mut dyn Any);
     fn change_parts(
         &self,
@@ -35,43 +37,50 @@ trait Change: Send + Sync {
     ) -> Result<Vec<u8>, serde_json::Error>;
 }
 
-struct Of<K, F> {
+struct TypedChange<K, F> {
     change: F,
     kind: PhantomData<fn(&mut K)>,
 }
 
 impl Transform {
     pub(crate) fn new<K: KubeObject>(change: impl Fn(&mut K) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Of { change, kind: PhantomData }))
+        Self(Arc::new(TypedChange {
+            change,
+            kind: PhantomData,
+        }))
     }
 
-    /// Whether it changes objects of this type.
+    /// Returns whether it applies to objects of this type.
     pub(crate) fn is_of(&self, kind: TypeId) -> bool {
         self.0.of_type() == kind || self.is_of_all()
     }
 
-    /// Whether it is a function of metadata, whatever the kind.
+    /// Returns whether it applies to the metadata of every kind.
     pub(crate) fn is_of_all(&self) -> bool {
         self.0.of_type() == TypeId::of::<Metadata>()
     }
 
-    /// Whether it is a function of metadata alone, so that bodies stay as they are.
+    /// Returns whether it changes only metadata.
     pub(crate) fn is_of_metadata(&self) -> bool {
         self.0.is_of_metadata()
     }
 
-    /// An object of the kind `types`. What it is not for stays as it is.
+    /// Changes an object of the kind `types`, if the transform applies to it.
     pub(super) fn change<K: KubeObject>(&self, types: &TypeMeta, object: &mut K) {
         if self.0.of_type() == TypeId::of::<K>() || !self.is_of_all() {
             return self.0.change(object);
         }
         let metadata = mem::take(object.meta_mut());
-        let mut partial: Metadata = Metadata { types: Some(types.clone()), metadata, _phantom: PhantomData };
+        let mut partial: Metadata = Metadata {
+            types: Some(types.clone()),
+            metadata,
+            _phantom: PhantomData,
+        };
         self.0.change(&mut partial);
         *object.meta_mut() = partial.metadata;
     }
 
-    /// The JSON of an object that is kept in parts, after the change.
+    /// Changes an object that is stored in parts, and returns its JSON.
     pub(super) fn change_parts(
         &self,
         types: &TypeMeta,
@@ -82,7 +91,7 @@ impl Transform {
     }
 }
 
-impl<K: KubeObject, F: Fn(&mut K) + Send + Sync> Change for Of<K, F> {
+impl<K: KubeObject, F: Fn(&mut K) + Send + Sync> Change for TypedChange<K, F> {
     fn of_type(&self) -> TypeId {
         TypeId::of::<K>()
     }
@@ -92,14 +101,22 @@ impl<K: KubeObject, F: Fn(&mut K) + Send + Sync> Change for Of<K, F> {
     }
 
     fn change(&self, object: &mut dyn Any) {
-        let Some(object) = object.downcast_mut::<K>() else { return };
+        let Some(object) = object.downcast_mut::<K>() else {
+            return;
+        };
         let meta = object.meta();
-        let [name, namespace, uid, version] =
-            [&meta.name, &meta.namespace, &meta.uid, &meta.resource_version].map(Clone::clone);
+        let [name, namespace, uid, version] = [
+            &meta.name,
+            &meta.namespace,
+            &meta.uid,
+            &meta.resource_version,
+        ]
+        .map(Clone::clone);
         let (deletion, finalizers) = (meta.deletion_timestamp.clone(), meta.finalizers.clone());
         (self.change)(object);
         let meta = object.meta_mut();
-        (meta.name, meta.namespace, meta.uid, meta.resource_version) = (name, namespace, uid, version);
+        (meta.name, meta.namespace, meta.uid, meta.resource_version) =
+            (name, namespace, uid, version);
         (meta.deletion_timestamp, meta.finalizers) = (deletion, finalizers);
     }
 
@@ -109,14 +126,18 @@ impl<K: KubeObject, F: Fn(&mut K) + Send + Sync> Change for Of<K, F> {
         meta: &CompactMeta,
         body: Packed<'_>,
     ) -> Result<Vec<u8>, serde_json::Error> {
-        let body = if K::metadata_api() { Packed::EMPTY } else { body };
+        let body = if K::metadata_api() {
+            Packed::EMPTY
+        } else {
+            body
+        };
         let mut object: K = assemble(types, meta, body)?;
         self.change(&mut object);
         serde_json::to_vec(&object)
     }
 }
 
-/// The same one.
+/// Compares the identity of the functions.
 impl PartialEq for Transform {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -143,14 +164,19 @@ mod tests {
         "annotations":{"big":"text"}},"data":{"door":"blue","wall":"red"},"unknown":1}"#;
 
     fn decoder<K: KubeObject>(change: impl Fn(&mut K) + Send + Sync + 'static) -> Decoder {
-        let types = TypeMeta { api_version: "v1".into(), kind: "ConfigMap".into() };
+        let types = TypeMeta {
+            api_version: "v1".into(),
+            kind: "ConfigMap".into(),
+        };
         Decoder::new(types).transform(Some(Transform::new(change)))
     }
 
     fn drop_wall(map: &mut ConfigMap) {
         map.data.as_mut().expect("data").remove("wall");
-        map.metadata =
-            kube_core::ObjectMeta { labels: map.metadata.labels.clone(), ..kube_core::ObjectMeta::default() };
+        map.metadata = kube_core::ObjectMeta {
+            labels: map.metadata.labels.clone(),
+            ..kube_core::ObjectMeta::default()
+        };
         map.metadata.name = Some("other".into());
     }
 
@@ -160,64 +186,133 @@ mod tests {
 
     fn check(map: &ConfigMap) {
         let meta = &map.metadata;
-        let named = [&meta.name, &meta.namespace, &meta.uid, &meta.resource_version].map(|text| text.as_deref());
-        assert_eq!(named, ["a", "n", "u", "7"].map(Some), "they are the server's");
+        let named = [
+            &meta.name,
+            &meta.namespace,
+            &meta.uid,
+            &meta.resource_version,
+        ]
+        .map(|text| text.as_deref());
+        assert_eq!(
+            named,
+            ["a", "n", "u", "7"].map(Some),
+            "a transform cannot change identity and version"
+        );
         let finalizers = meta.finalizers.as_deref().unwrap_or_default();
-        assert!(meta.deletion_timestamp.is_some() && finalizers == ["a.example/b"], "so is how it ends");
-        assert_eq!((&meta.annotations, meta.labels.as_ref().expect("labels")["app"].as_str()), (&None, "web"));
-        assert_eq!(map.data.as_ref().expect("data").keys().collect::<Vec<_>>(), ["door"]);
+        assert!(
+            meta.deletion_timestamp.is_some() && finalizers == ["a.example/b"],
+            "a transform cannot change deletion and finalizers"
+        );
+        assert_eq!(
+            (
+                &meta.annotations,
+                meta.labels.as_ref().expect("labels")["app"].as_str()
+            ),
+            (&None, "web")
+        );
+        assert_eq!(
+            map.data.as_ref().expect("data").keys().collect::<Vec<_>>(),
+            ["door"]
+        );
     }
 
     #[test]
-    fn a_typed_object_is_changed_and_stays_who_it_is() {
+    fn a_transform_cannot_change_the_identity_of_an_object() {
         check(&decoder(drop_wall).decode::<ConfigMap>(JSON).expect("a map"));
     }
 
     #[test]
-    fn a_compact_object_is_changed_as_the_type_and_read_as_any() {
+    fn a_transformed_compact_object_is_read_as_any_type() {
         let kept = Arc::new(decoder(drop_wall).decode::<Compact>(JSON).expect("a map"));
         check(&kept.decode::<ConfigMap>().expect("a map"));
         let dynamic = kept.decode::<DynamicObject>().expect("an object");
-        assert_eq!((&dynamic.data["data"]["door"], dynamic.data.get("unknown")), (&"blue".into(), None));
+        assert_eq!(
+            (&dynamic.data["data"]["door"], dynamic.data.get("unknown")),
+            (&"blue".into(), None)
+        );
         assert_eq!(dynamic.types.as_ref().expect("types").kind, "ConfigMap");
-        let dynamic = decoder(|object: &mut DynamicObject| drop(object.data.as_object_mut().unwrap().remove("data")));
+        let dynamic = decoder(|object: &mut DynamicObject| {
+            drop(object.data.as_object_mut().unwrap().remove("data"));
+        });
         let kept = Arc::new(dynamic.decode::<Compact>(JSON).expect("a map"));
         assert_eq!(kept.body(), r#"{"unknown":1}"#);
     }
 
     #[test]
-    fn a_change_of_metadata_leaves_the_body_as_it_came() {
+    fn a_transform_of_metadata_keeps_the_body() {
         let decoder = decoder(drop_annotations::<Metadata<ConfigMap>>);
         let kept = decoder.decode::<Compact>(JSON).expect("a map");
-        assert_eq!((kept.meta().annotations().iter().count(), kept.meta().labels().get("app")), (0, Some("web")));
-        assert_eq!(kept.body(), r#"{"data":{"door":"blue","wall":"red"},"unknown":1}"#);
+        assert_eq!(
+            (
+                kept.meta().annotations().iter().count(),
+                kept.meta().labels().get("app")
+            ),
+            (0, Some("web"))
+        );
+        assert_eq!(
+            kept.body(),
+            r#"{"data":{"door":"blue","wall":"red"},"unknown":1}"#
+        );
         let kept = decoder.decode::<MetadataOnly>(JSON).expect("a map");
-        assert_eq!((kept.meta().annotations().iter().count(), kept.meta().uid()), (0, Some("u")));
+        assert_eq!(
+            (kept.meta().annotations().iter().count(), kept.meta().uid()),
+            (0, Some("u"))
+        );
     }
 
     #[test]
-    fn a_change_of_any_kinds_metadata_is_made_in_every_form_and_is_told_the_kind() {
+    fn a_transform_of_any_metadata_applies_to_every_representation() {
         let decoder = decoder(|object: &mut Metadata| {
             assert_eq!(object.types.as_ref().expect("types").kind, "ConfigMap");
-            object.metadata = kube_core::ObjectMeta { annotations: None, ..object.metadata.clone() };
+            object.metadata = kube_core::ObjectMeta {
+                annotations: None,
+                ..object.metadata.clone()
+            };
             object.metadata.uid = None;
         });
         let typed = decoder.decode::<ConfigMap>(JSON).expect("a map");
-        assert_eq!((&typed.metadata.annotations, typed.metadata.uid.as_deref()), (&None, Some("u")));
-        assert_eq!((typed.metadata.labels.map(|all| all.len()), typed.data.map(|all| all.len())), (Some(1), Some(2)));
+        assert_eq!(
+            (&typed.metadata.annotations, typed.metadata.uid.as_deref()),
+            (&None, Some("u"))
+        );
+        assert_eq!(
+            (
+                typed.metadata.labels.map(|all| all.len()),
+                typed.data.map(|all| all.len())
+            ),
+            (Some(1), Some(2))
+        );
         let kept = decoder.decode::<Compact>(JSON).expect("a map");
-        assert_eq!((kept.meta().annotations().iter().count(), kept.meta().uid()), (0, Some("u")));
-        assert_eq!(kept.body(), r#"{"data":{"door":"blue","wall":"red"},"unknown":1}"#);
+        assert_eq!(
+            (kept.meta().annotations().iter().count(), kept.meta().uid()),
+            (0, Some("u"))
+        );
+        assert_eq!(
+            kept.body(),
+            r#"{"data":{"door":"blue","wall":"red"},"unknown":1}"#
+        );
         let kept = decoder.decode::<MetadataOnly>(JSON).expect("a map");
-        assert_eq!((kept.meta().annotations().iter().count(), kept.meta().labels().get("app")), (0, Some("web")));
+        assert_eq!(
+            (
+                kept.meta().annotations().iter().count(),
+                kept.meta().labels().get("app")
+            ),
+            (0, Some("web"))
+        );
     }
 
     #[test]
-    fn a_change_that_panics_leaves_the_object_out_and_says_which() {
+    fn a_transform_that_panics_makes_the_object_undecodable() {
         let decoder = decoder(|map: &mut ConfigMap| assert!(map.data.is_none(), "no"));
-        for error in [decoder.decode::<ConfigMap>(JSON).err(), decoder.decode::<Compact>(JSON).err()] {
+        for error in [
+            decoder.decode::<ConfigMap>(JSON).err(),
+            decoder.decode::<Compact>(JSON).err(),
+        ] {
             let error = error.expect("it panics").to_string();
-            assert!(error.contains("n/a") && error.contains("transform"), "{error}");
+            assert!(
+                error.contains("n/a") && error.contains("transform"),
+                "{error}"
+            );
         }
     }
 }

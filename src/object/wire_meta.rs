@@ -1,4 +1,6 @@
-//! Metadata as it is on the wire: text borrowed from the message, on its way to [`CompactMeta`].
+//! Metadata that borrows its text from the message.
+//!
+//! It is packed as [`CompactMeta`].
 //!
 //! [`CompactMeta`]: super::compact_meta::CompactMeta
 
@@ -12,7 +14,7 @@ use serde::{
 use serde_json::value::RawValue;
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
-/// What it does not name is left out, as kube's `ObjectMeta` does.
+/// Metadata in a message. Unknown fields are skipped, as in kube's `ObjectMeta`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct WireMeta<'a> {
@@ -40,26 +42,33 @@ pub(super) struct WireMeta<'a> {
     pub(super) finalizers: Option<Vec<Text<'a>>>,
     #[serde(borrow)]
     pub(super) owner_references: Option<Vec<WireOwner<'a>>>,
-    /// Where they are, not what they are.
+    /// Unparsed JSON of `managedFields`.
     #[serde(borrow)]
     pub(super) managed_fields: Option<&'a RawValue>,
 }
 
 impl WireMeta<'_> {
-    /// `None` without a name: what has none cannot be stored.
+    /// Returns the key; `None` without a name.
     pub(super) fn key(&self) -> Option<ObjectKey> {
         let name = self.name.as_ref().filter(|name| !name.0.is_empty())?;
-        Some(ObjectKey::new(self.namespace.as_ref().map_or("", |namespace| &namespace.0), &name.0))
+        Some(ObjectKey::new(
+            self.namespace.as_ref().map_or("", |namespace| &namespace.0),
+            &name.0,
+        ))
     }
 }
 
-/// Borrows the text of kube's metadata. Leaves out `managedFields`.
+/// Borrows the text of kube's metadata, without `managedFields`.
 impl<'a> From<&'a ObjectMeta> for WireMeta<'a> {
     fn from(meta: &'a ObjectMeta) -> Self {
         let text = |text: &'a Option<String>| text.as_deref().map(Text::borrowed);
         let pairs = |pairs: &'a Option<BTreeMap<String, String>>| {
-            let pair = |(key, value): (&'a String, &'a String)| (Text::borrowed(key), Text::borrowed(value));
-            pairs.as_ref().map(|pairs| WirePairs(pairs.iter().map(pair).collect()))
+            let pair = |(key, value): (&'a String, &'a String)| {
+                (Text::borrowed(key), Text::borrowed(value))
+            };
+            pairs
+                .as_ref()
+                .map(|pairs| WirePairs(pairs.iter().map(pair).collect()))
         };
         let owners = meta.owner_references.as_ref().map(|owners| {
             let owner = |owner: &'a OwnerReference| WireOwner {
@@ -85,7 +94,10 @@ impl<'a> From<&'a ObjectMeta> for WireMeta<'a> {
             deletion_grace_period_seconds: meta.deletion_grace_period_seconds,
             labels: pairs(&meta.labels),
             annotations: pairs(&meta.annotations),
-            finalizers: meta.finalizers.as_ref().map(|all| all.iter().map(|one| Text::borrowed(one)).collect()),
+            finalizers: meta
+                .finalizers
+                .as_ref()
+                .map(|all| all.iter().map(|one| Text::borrowed(one)).collect()),
             owner_references: owners,
             managed_fields: None,
         }
@@ -107,7 +119,7 @@ pub(super) struct WireOwner<'a> {
     pub(super) block_owner_deletion: Option<bool>,
 }
 
-/// A string, borrowed unless it has escapes.
+/// String that is borrowed unless it has escapes.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
 
@@ -140,14 +152,14 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-/// Labels or annotations, in the order of the message.
+/// Labels or annotations in the order of the message.
 #[derive(Debug, Default)]
 pub(super) struct WirePairs<'a>(Vec<(Text<'a>, Text<'a>)>);
 
 impl<'a> WirePairs<'a> {
-    /// Sorted, and of a key given twice the last value, as a map would have it.
+    /// Sorts the pairs. The last value of a duplicate key wins, as in a map.
     pub(super) fn sort(&mut self) -> &mut [(Text<'a>, Text<'a>)] {
-        // Servers sort; a look is cheaper than a sort that keeps the order of equals.
+        // API servers sort, so a check is usually sufficient.
         if !self.0.is_sorted_by(|(a, _), (b, _)| a < b) {
             self.0.sort_by(|(a, _), (b, _)| a.cmp(b));
             self.0.dedup_by(|later, earlier| {

@@ -1,30 +1,35 @@
-//! What an update has changed. Other events pass: there is nothing to compare.
+//! Predicates that detect what an update changed. They accept all other events.
 
 use super::Predicate;
 use crate::{event::Event, object::Meta};
 
 /// Returns whether the event is not an update, or is one whose objects differ.
 ///
-/// An update with two uids stands for a deletion and a creation, so it always differs.
+/// An update with two UIDs stands for a deletion and a creation, so it always differs.
 fn changed<K>(event: &Event<K>, same: impl Fn(Meta<'_>, Meta<'_>) -> bool) -> bool {
     let new = event.object().meta();
-    event.old().is_none_or(|old| old.meta().uid() != new.uid() || !same(old.meta(), new))
+    event
+        .old()
+        .is_none_or(|old| old.meta().uid() != new.uid() || !same(old.meta(), new))
 }
 
-/// Drops updates that left `metadata.generation` alone: those of the status, of labels and annotations, and resyncs. The usual choice for what is
-/// reconciled. Some built-in kinds, config maps and secrets among them, count no generations: none of their updates passes.
+/// Drops updates that do not change `metadata.generation`.
+///
+/// These are updates of the status, of labels and annotations, and resyncs. Use it for the
+/// reconciled kind. Some built-in kinds, such as config maps and secrets, have no generation: all
+/// their updates are dropped.
 #[derive(Clone, Copy, Debug)]
 pub struct GenerationChanged;
 
-/// Drops resyncs, and nothing else.
+/// Drops resyncs: updates that do not change the resource version.
 #[derive(Clone, Copy, Debug)]
 pub struct ResourceVersionChanged;
 
-/// Drops updates that left the labels alone.
+/// Drops updates that do not change the labels.
 #[derive(Clone, Copy, Debug)]
 pub struct LabelsChanged;
 
-/// Drops updates that left the annotations alone.
+/// Drops updates that do not change the annotations.
 #[derive(Clone, Copy, Debug)]
 pub struct AnnotationsChanged;
 
@@ -36,7 +41,9 @@ impl<K> Predicate<K> for GenerationChanged {
 
 impl<K> Predicate<K> for ResourceVersionChanged {
     fn accepts(&self, event: &Event<K>) -> bool {
-        changed(event, |old, new| old.resource_version() == new.resource_version())
+        changed(event, |old, new| {
+            old.resource_version() == new.resource_version()
+        })
     }
 }
 

@@ -1,10 +1,13 @@
-//! Predicates by what happened.
+//! Predicate with a closure for each type of event.
 
 use super::Predicate;
-use crate::{event::Event, object::Object};
+use crate::{
+    event::{CreateEvent, DeleteEvent, Event},
+    object::Object,
+};
 use std::fmt;
 
-/// A closure for each kind of event. Those left out accept.
+/// Predicate with a closure for each type of event. Events without one are accepted.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::Pod;
@@ -18,30 +21,74 @@ use std::fmt;
 pub struct Funcs<K>(Vec<Box<dyn Predicate<K>>>);
 
 impl<K: 'static> Funcs<K> {
-    /// One that accepts everything yet.
+    /// Creates a predicate that accepts every event.
     #[expect(clippy::new_without_default, reason = "a default would say nothing")]
     pub fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// Of what is there, was made, or is in the list in the beginning.
-    pub fn create(self, decide: impl Fn(&Object<K>) -> bool + Send + Sync + 'static) -> Self {
-        self.with(move |event| if let Event::Create { object, .. } = event { decide(object) } else { true })
+    /// Adds a closure for create events, including those of the initial list.
+    pub fn create(
+        self,
+        decide: impl Fn(CreateEvent<'_, K>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.with(move |event| {
+            if let &Event::Create {
+                ref object,
+                initial,
+            } = event
+            {
+                decide(CreateEvent { object, initial })
+            } else {
+                true
+            }
+        })
     }
 
-    /// Of changes: asked with the old and the new object.
-    pub fn update(self, decide: impl Fn(&Object<K>, &Object<K>) -> bool + Send + Sync + 'static) -> Self {
-        self.with(move |event| if let Event::Update { old, new } = event { decide(old, new) } else { true })
+    /// Adds a closure for update events, called with the old and the new object.
+    pub fn update(
+        self,
+        decide: impl Fn(&Object<K>, &Object<K>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.with(move |event| {
+            if let Event::Update { old, new } = event {
+                decide(old, new)
+            } else {
+                true
+            }
+        })
     }
 
-    /// Of what is gone.
-    pub fn delete(self, decide: impl Fn(&Object<K>) -> bool + Send + Sync + 'static) -> Self {
-        self.with(move |event| if let Event::Delete { object, .. } = event { decide(object) } else { true })
+    /// Adds a closure for delete events.
+    pub fn delete(
+        self,
+        decide: impl Fn(DeleteEvent<'_, K>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.with(move |event| {
+            if let &Event::Delete {
+                ref object,
+                state_unknown,
+            } = event
+            {
+                decide(DeleteEvent {
+                    object,
+                    state_unknown,
+                })
+            } else {
+                true
+            }
+        })
     }
 
-    /// Of what comes from outside the cluster.
+    /// Adds a closure for generic events.
     pub fn generic(self, decide: impl Fn(&Object<K>) -> bool + Send + Sync + 'static) -> Self {
-        self.with(move |event| if let Event::Generic { object } = event { decide(object) } else { true })
+        self.with(move |event| {
+            if let Event::Generic { object } = event {
+                decide(object)
+            } else {
+                true
+            }
+        })
     }
 
     fn with(mut self, decide: impl Fn(&Event<K>) -> bool + Send + Sync + 'static) -> Self {

@@ -1,19 +1,21 @@
-//! Objects by their labels.
+//! Predicate that selects objects by labels.
 
 use super::Predicate;
 use crate::{
     event::Event,
-    object::{Selector, SelectorError},
+    object::{LabelQuery, Selector, SelectorError},
 };
 
-/// See [`labels`].
+/// Predicate that selects objects by labels, see [`labels`].
 #[derive(Clone, Debug)]
 pub struct Labels(Selector);
 
-/// Only objects with such labels, as in `kubectl -l`; of an update the new one counts. What selects by labels everywhere is better said to the
-/// cache: [`Select::labels`](crate::cache::Select::labels).
-pub fn labels(selector: &str) -> Result<Labels, SelectorError> {
-    Selector::parse(selector).map(Labels)
+/// Creates a predicate that accepts objects whose labels match, as in `kubectl -l`.
+///
+/// For an update, the new object is compared. If no other object is needed in the cache, use
+/// [`Select::labels`](crate::cache::Select::labels) instead.
+pub fn labels(selector: impl Into<LabelQuery>) -> Result<Labels, SelectorError> {
+    Selector::parse(&selector.into().0).map(Labels)
 }
 
 impl<K> Predicate<K> for Labels {

@@ -1,16 +1,20 @@
-//! Which events wake a controller. What is filtered out is in memory all the same: to keep less, narrow the [`Select`](crate::cache::Select).
+//! Predicates: decide which events reach the handler.
 //!
-//! | use | for |
+//! An event that is dropped leaves its object in the cache. To cache fewer objects, narrow the
+//! [`Select`](crate::cache::Select).
+//!
+//! | predicate | accepts |
 //! |---|---|
-//! | [`GenerationChanged`] | what is reconciled: not its status, which the reconciler writes itself |
-//! | [`LabelsChanged`], [`AnnotationsChanged`] | what is steered by those: `Or(GenerationChanged, AnnotationsChanged)` |
-//! | [`ResourceVersionChanged`] | everything but resyncs |
-//! | [`labels`] | objects with such labels, where others are needed in memory too |
-//! | [`Funcs`] | some kinds of events: not deletions, or only updates that changed this or that |
-//! | [`object`], [`from_fn`] | everything else |
-//! | [`And`], [`Or`], [`Not`] | several in one; several on one watch must all accept |
+//! | [`GenerationChanged`] | changes of the spec, not of the status that the reconciler writes |
+//! | [`LabelsChanged`], [`AnnotationsChanged`] | changes of labels or annotations |
+//! | [`ResourceVersionChanged`] | all updates but resyncs |
+//! | [`labels`] | objects that match, if the cache needs the others too |
+//! | [`Funcs`] | some types of events, by a closure for each |
+//! | [`object`], [`from_fn`] | what a closure accepts |
+//! | [`And`], [`Or`], [`Not`], [`all`], [`any`] | combinations of predicates |
 //!
-//! Predicates that look for a change say something of updates only, and let every other event pass.
+//! The predicates that detect a change decide only about updates, and accept all other events. If a
+//! watch has several predicates, all of them must accept an event.
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::Pod;
@@ -29,26 +33,34 @@ mod labels;
 
 pub use self::{
     changed::{AnnotationsChanged, GenerationChanged, LabelsChanged, ResourceVersionChanged},
-    combine::{And, Not, Or},
+    combine::{All, And, Any, Not, Or, Predicates, all, any},
     funcs::Funcs,
     labels::{Labels, labels},
 };
 use crate::{event::Event, object::Object};
 use std::sync::Arc;
 
-/// Decides one event. It does not fail and does not wait; if it panics, the event is dropped, and that is counted.
+/// Decides whether to handle an event.
+///
+/// A predicate returns immediately and cannot fail. If it panics, the event is dropped and counted.
 pub trait Predicate<K>: Send + Sync + 'static {
-    /// Whether the event goes on to the handler.
+    /// Returns whether to pass the event to the handler.
     fn accepts(&self, event: &Event<K>) -> bool;
 }
 
-/// Decide by the whole event. Say the type of the closure's argument (`|event: &Event<Pod>|`) if it decodes.
-pub fn from_fn<K, F: Fn(&Event<K>) -> bool + Send + Sync + 'static>(decide: F) -> impl Predicate<K> + use<K, F> {
+/// Creates a predicate from a closure over the event.
+///
+/// Declare the type of the argument (`|event: &Event<Pod>|`) if the closure decodes the object.
+pub fn from_fn<K, F: Fn(&Event<K>) -> bool + Send + Sync + 'static>(
+    decide: F,
+) -> impl Predicate<K> + use<K, F> {
     FromFn(decide)
 }
 
-/// Decide by the object, which is the new one of an update.
-pub fn object<K, F: Fn(&Object<K>) -> bool + Send + Sync + 'static>(decide: F) -> impl Predicate<K> + use<K, F> {
+/// Creates a predicate from a closure over the object; for updates, the new state.
+pub fn object<K, F: Fn(&Object<K>) -> bool + Send + Sync + 'static>(
+    decide: F,
+) -> impl Predicate<K> + use<K, F> {
     from_fn(move |event: &Event<K>| decide(event.object()))
 }
 
@@ -60,14 +72,14 @@ impl<K, F: Fn(&Event<K>) -> bool + Send + Sync + 'static> Predicate<K> for FromF
     }
 }
 
-/// Of several watches: `Arc<dyn Predicate<K>>`.
+/// Shares a predicate between watches, also as `Arc<dyn Predicate<K>>`.
 impl<K: 'static, P: Predicate<K> + ?Sized> Predicate<K> for Arc<P> {
     fn accepts(&self, event: &Event<K>) -> bool {
         (**self).accepts(event)
     }
 }
 
-/// One whose type is forgotten.
+/// Boxed predicates, also as `Box<dyn Predicate<K>>`.
 impl<K: 'static, P: Predicate<K> + ?Sized> Predicate<K> for Box<P> {
     fn accepts(&self, event: &Event<K>) -> bool {
         (**self).accepts(event)

@@ -1,17 +1,20 @@
-//! One run of a reconciler, as it sees it.
+//! Context of one reconcile.
 
 use super::{Priority, Reason};
-use futures_util::future::BoxFuture;
+use futures::future::BoxFuture;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::{fmt, future::pending, sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// One run. A clone is the same run. `Context::default()` serves in unit tests: a first attempt for no reason, which nobody interrupts.
+/// Context of one reconcile. Clones refer to the same one.
+///
+/// Use `Context::default()` in unit tests: a first attempt without reasons, deadline and shutdown.
 #[derive(Clone)]
-pub struct Context(Arc<Run<dyn Again>>);
+pub struct Context(Arc<ReconcileRun<dyn QueueView>>);
 
-/// What a controller says of a run.
-pub(crate) struct Run<A: ?Sized> {
+/// Data of a reconcile that the controller provides.
+pub(crate) struct ReconcileRun<A: ?Sized> {
     pub(crate) id: u128,
     pub(crate) attempt: u32,
     pub(crate) priority: Priority,
@@ -23,15 +26,15 @@ pub(crate) struct Run<A: ?Sized> {
     pub(crate) again: A,
 }
 
-/// Whether the request was made again since the run began.
-pub(crate) trait Again: Send + Sync + 'static {
+/// Reports whether the request was added again since the reconcile started.
+pub(crate) trait QueueView: Send + Sync + 'static {
     fn is_queued_again(&self) -> bool;
-    /// Until it is.
+    /// Waits until the request is added again.
     fn queued_again(&self) -> BoxFuture<'_, ()>;
 }
 
-/// Never.
-impl Again for () {
+/// Requests of unit tests, never added again.
+impl QueueView for () {
     fn is_queued_again(&self) -> bool {
         false
     }
@@ -41,61 +44,86 @@ impl Again for () {
     }
 }
 
-impl<A: Again> From<Run<A>> for Context {
-    fn from(run: Run<A>) -> Self {
+impl<A: QueueView> From<ReconcileRun<A>> for Context {
+    fn from(run: ReconcileRun<A>) -> Self {
         Self(Arc::new(run))
     }
 }
 
 impl Context {
-    /// Tells this run from all others, in logs and spans.
+    /// Returns the unique ID of this reconcile, for logs and spans.
     pub fn id(&self) -> impl fmt::Display + use<> {
         Id(self.0.id)
     }
 
-    /// 1 on the first run since the last success.
+    /// Returns the number of the attempt since the last success, starting with 1.
     pub fn attempt(&self) -> u32 {
         self.0.attempt
     }
 
-    /// What the request was queued with.
+    /// Returns the priority with which the request was queued.
     pub fn priority(&self) -> Priority {
         self.0.priority
     }
 
-    /// How long the request was ready before this run began.
+    /// Returns how long the request was ready before this reconcile started.
     pub fn waited(&self) -> Duration {
         self.0.waited
     }
 
-    /// Reasons of this reconcile, oldest first: the last events, and the retry or requeue that it is.
+    /// Returns the reasons of this reconcile, oldest first: last events, retry or requeue.
     ///
     /// For logs only: events are coalesced, so a decision must not depend on them.
     pub fn reasons(&self) -> &[Reason] {
         &self.0.reasons
     }
 
-    /// When the run will be dropped, if the controller has a reconcile timeout.
+    /// Returns the time of the reconcile timeout, if the controller has one.
     pub fn deadline(&self) -> Option<Instant> {
         self.0.deadline
     }
 
-    /// Whether the request was made again since this run began: another one follows.
+    /// Returns whether the request was added again, so that another reconcile follows.
     pub fn superseded(&self) -> bool {
         self.0.again.is_queued_again()
     }
 
-    /// Resolves when the request is made again: for long work that would begin anew anyway.
+    /// Waits until the request is added again.
+    ///
+    /// Use it to abort long work that would be repeated.
     pub async fn until_superseded(&self) {
         self.0.again.queued_again().await;
     }
 
-    /// Grows with every change of leader: see [`Fence::token`](crate::manager::election::Fence::token). `None` if the controller does not run under a lease.
+    /// Returns the fencing token of the lease; `None` without one.
+    ///
+    /// It grows with every change of leader, see
+    /// [`Fence::token`](crate::manager::election::Fence::token).
     pub fn fencing_token(&self) -> Option<u64> {
         self.0.fencing_token
     }
 
-    /// Resolves when the controller begins to stop: finish what must not be cut off.
+    /// Returns the current time, on tokio's clock.
+    ///
+    /// Use it instead of [`Timestamp::now`] for times that the reconciler writes or compares. In a
+    /// test on a paused clock it advances with that clock; elsewhere it equals the system's time.
+    pub fn now(&self) -> Timestamp {
+        let system = Timestamp::now();
+        let monotonic = std::time::Instant::now();
+        let tokio = Instant::now().into_std();
+        // The two are equal unless tokio's clock is paused.
+        let offset = if tokio >= monotonic {
+            SignedDuration::try_from(tokio - monotonic)
+        } else {
+            SignedDuration::try_from(monotonic - tokio).map(|behind| -behind)
+        };
+        offset
+            .ok()
+            .and_then(|offset| system.checked_add(offset).ok())
+            .unwrap_or(system)
+    }
+
+    /// Waits until the controller starts to stop. Finish work that must not be cancelled.
     pub async fn shutdown(&self) {
         match &self.0.shutdown {
             Some(shutdown) => shutdown.cancelled().await,
@@ -105,13 +133,16 @@ impl Context {
 
     /// Whether [`Self::shutdown`] has resolved.
     pub fn is_shutting_down(&self) -> bool {
-        self.0.shutdown.as_ref().is_some_and(|shutdown| shutdown.is_cancelled())
+        self.0
+            .shutdown
+            .as_ref()
+            .is_some_and(|shutdown| shutdown.is_cancelled())
     }
 }
 
 impl Default for Context {
     fn default() -> Self {
-        Self::from(Run {
+        Self::from(ReconcileRun {
             id: 0,
             attempt: 1,
             priority: Priority::NORMAL,
@@ -135,7 +166,7 @@ impl fmt::Debug for Context {
     }
 }
 
-/// As a UUID is written.
+/// Prints the ID in the format of a UUID.
 struct Id(u128);
 
 impl fmt::Display for Id {
@@ -143,6 +174,30 @@ impl fmt::Display for Id {
         let id = self.0;
         let part = |shift: u32, bits: u32| (id >> shift) & ((1 << bits) - 1);
         write!(f, "{:08x}-{:04x}-", part(96, 32), part(80, 16))?;
-        write!(f, "{:04x}-{:04x}-{:012x}", part(64, 16), part(48, 16), part(0, 48))
+        write!(
+            f,
+            "{:04x}-{:04x}-{:012x}",
+            part(64, 16),
+            part(48, 16),
+            part(0, 48)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::advance;
+
+    #[tokio::test(start_paused = true)]
+    async fn now_follows_a_paused_clock() {
+        let cx = Context::default();
+        let before = cx.now();
+        assert!(before.duration_since(Timestamp::now()).abs() < SignedDuration::from_mins(1));
+        advance(Duration::from_hours(1)).await;
+        let passed = cx.now().duration_since(before);
+        // The two clocks of the system are read one after the other.
+        let late = (passed - SignedDuration::from_hours(1)).abs();
+        assert!(late < SignedDuration::from_secs(1), "{passed:?}");
     }
 }

@@ -1,9 +1,9 @@
-//! Errors with instructions.
+//! Errors that control how they are retried.
 
 use super::{Error, Priority};
 use std::{fmt, time::Duration};
 
-/// An error that says what to do about it, anywhere in the chain of what a reconciler returns.
+/// Error that controls its retry, anywhere in the chain of a reconciler's error.
 ///
 /// ```
 /// use std::time::Duration;
@@ -21,7 +21,9 @@ use std::{fmt, time::Duration};
 #[derive(Debug)]
 pub struct Failure(Instructions);
 
-/// What to do, and the error: a link of the chain of its own, which is left where another error is transparent for the failure.
+/// Instructions and the error, as a separate element of the chain.
+///
+/// It remains in the chain if another error wraps the failure transparently.
 #[derive(Debug)]
 pub(crate) struct Instructions {
     error: Error,
@@ -31,26 +33,46 @@ pub(crate) struct Instructions {
 }
 
 impl Failure {
-    /// Trying again is pointless until something changes: it is logged and counted, not retried, and failed attempts are forgotten.
+    /// Creates an error that is not retried until the next event.
+    ///
+    /// It is logged and counted, and resets the attempts.
     pub fn terminal(error: impl Into<Error>) -> Self {
-        Self(Instructions { error: error.into(), terminal: true, after: None, priority: None })
+        Self(Instructions {
+            error: error.into(),
+            terminal: true,
+            after: None,
+            priority: None,
+        })
     }
 
-    /// To be retried, as [`after`](Self::after) and [`priority`](Self::priority) say.
+    /// Creates an error that is retried.
+    ///
+    /// See [`after`](Self::after) and [`priority`](Self::priority).
     pub fn retry(error: impl Into<Error>) -> Self {
-        Self(Instructions { error: error.into(), terminal: false, after: None, priority: None })
+        Self(Instructions {
+            error: error.into(),
+            terminal: false,
+            after: None,
+            priority: None,
+        })
     }
 
-    /// Wait at least this long, and longer if the backoff is.
+    /// Sets the minimum delay. The backoff applies if it is longer. Default: none.
     #[must_use]
     pub fn after(self, delay: Duration) -> Self {
-        Self(Instructions { after: Some(delay), ..self.0 })
+        Self(Instructions {
+            after: Some(delay),
+            ..self.0
+        })
     }
 
-    /// Retry at this priority instead of the one that the request had.
+    /// Sets the priority of the retry. Default: the previous priority of the request.
     #[must_use]
     pub fn priority(self, priority: Priority) -> Self {
-        Self(Instructions { priority: Some(priority), ..self.0 })
+        Self(Instructions {
+            priority: Some(priority),
+            ..self.0
+        })
     }
 }
 
@@ -67,18 +89,22 @@ impl Instructions {
         self.priority
     }
 
-    /// Those in an error's chain, the outermost if there are several.
+    /// Returns the outermost instructions in the chain of an error.
     pub(crate) fn find(error: &Error) -> Option<&Self> {
-        // Of an error that is given context, the context is one of the chain, too.
+        // Finds a failure that was attached with `context`, too.
         let failure = error.downcast_ref::<Failure>().map(|failure| &failure.0);
         failure.or_else(|| error.chain().find_map(|cause| cause.downcast_ref()))
     }
 }
 
-/// Not the error itself: it comes next.
+/// Prints only the type of the failure. The error is its source.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.terminal { "terminal" } else { "to be retried" })
+        f.write_str(if self.0.terminal {
+            "terminal"
+        } else {
+            "to be retried"
+        })
     }
 }
 
@@ -110,19 +136,30 @@ mod tests {
     use anyhow::{Context as _, anyhow};
 
     #[test]
-    fn a_failure_is_found_under_whatever_was_wrapped_around_it() {
+    fn a_failure_is_found_below_added_context() {
         let error: Error = Failure::terminal(anyhow!("no")).into();
         assert!(Instructions::find(&error).unwrap().is_terminal());
         let wrapped: Result<(), Error> = Err(error).context("reading").context("reconciling");
-        assert!(Instructions::find(&wrapped.unwrap_err()).unwrap().is_terminal());
+        assert!(
+            Instructions::find(&wrapped.unwrap_err())
+                .unwrap()
+                .is_terminal()
+        );
         assert!(Instructions::find(&anyhow!("no")).is_none());
     }
 
     #[test]
-    fn what_failed_is_still_there_to_be_asked_for() {
+    fn the_wrapped_error_can_be_downcast() {
         let error: Error = Failure::terminal(std::io::Error::other("disk")).into();
-        assert!(error.chain().any(|cause| cause.downcast_ref::<std::io::Error>().is_some()));
-        assert_eq!(format!("{error:#}"), "terminal: not before something changes: disk");
+        assert!(
+            error
+                .chain()
+                .any(|cause| cause.downcast_ref::<std::io::Error>().is_some())
+        );
+        assert_eq!(
+            format!("{error:#}"),
+            "terminal: not before something changes: disk"
+        );
     }
 
     #[derive(Debug, thiserror::Error)]
@@ -138,7 +175,11 @@ mod tests {
         let any = Mine::from(Error::from(Failure::terminal(anyhow!("no"))));
         let failed = Mine::from(Failure::terminal(anyhow!("no")));
         for error in [any, failed] {
-            assert!(Instructions::find(&error.into()).expect("it is there").is_terminal());
+            assert!(
+                Instructions::find(&error.into())
+                    .expect("it is there")
+                    .is_terminal()
+            );
         }
     }
 }

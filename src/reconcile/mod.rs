@@ -1,27 +1,31 @@
-//! Your code: a [`Reconciler`], what it is given, and what it answers.
+//! Reconcilers, their requests, context and results.
 //!
-//! * A [`Request`] says which object; what happened to it does not matter, only what is there now. Any other type can take its place, such as
-//!   [`ClusterRequest`].
-//! * The [`Context`] is about one run: which attempt it is, why it happens, until when it may take, whether the request was made again meanwhile.
-//! * The [`Outcome`] says when to come again; an error that there is something to retry. A [`Failure`] anywhere in its chain says how.
-//! * [`by_object`] reads the object first, for reconcilers that want nothing else.
+//! * A [`Request`] names the object to reconcile. It does not include the event. Other request
+//!   types are possible, such as [`ClusterRequest`].
+//! * The [`Context`] describes one reconcile: attempt, reasons, deadline, and whether the request
+//!   was added again meanwhile.
+//! * The [`Outcome`] determines when to reconcile again. An error is retried, and a [`Failure`] in
+//!   its chain controls how.
+//! * [`by_object`] reads the object before it calls the reconciler.
 //!
-//! | answer | what follows |
+//! | result | effect |
 //! |---|---|
-//! | `Ok(Outcome::done())` | nothing until an event; failed attempts are forgotten |
-//! | `Ok(Outcome::requeue_after(d))` | once more after `d`, or sooner if an event comes; failed attempts are forgotten |
-//! | `Ok(Outcome::requeue())` | once more with growing backoff |
-//! | `Ok(Outcome::requeue_not_before(d))` | the same, and not before `d` |
-//! | `Ok(Outcome::retry_after(d))` | once more after `d`, which counts as an attempt that failed |
-//! | an error | once more with growing backoff, and not before the server's `Retry-After` in it, capped by [`Options::max_retry_after`]; [`Options::on_error`] may decide otherwise |
-//! | an error that is a conflict | the same, but it is logged for debugging only, and counted apart |
-//! | [`Failure::terminal`] | nothing until an event; failed attempts are forgotten |
-//! | a panic, or no answer in time | as an error |
+//! | `Ok(Outcome::done())` | waits for an event, and resets the attempts |
+//! | `Ok(Outcome::requeue_after(d))` | reconciles after `d` or an event, and resets the attempts |
+//! | `Ok(Outcome::requeue())` | reconciles again with backoff |
+//! | `Ok(Outcome::requeue_not_before(d))` | reconciles again with backoff, but not before `d` |
+//! | `Ok(Outcome::retry_after(d))` | reconciles after `d`, and counts a failed attempt |
+//! | an error, a panic or a timeout | reconciles again with backoff |
+//! | a conflict | like other errors, but logged at debug level and counted separately |
+//! | [`Failure::terminal`] | waits for an event, and resets the attempts |
 //!
-//! A requeue is at the priority that the request had, unless the answer says another one.
+//! An error with a `Retry-After` of the API server is not retried earlier, up to
+//! [`Options::max_retry_after`]. [`Options::on_error`] can replace the reaction to errors.
+//!
+//! A request is requeued with its previous priority, unless the outcome sets another one.
 //!
 //! ```
-//! use steersman::prelude::*;
+//! use steersman::{prelude::*, reconcile::{Context, Result}};
 //! use std::time::Duration;
 //!
 //! struct Greeter;
@@ -57,7 +61,7 @@ pub use self::{
     object::{ObjectReconciler, by_object},
 };
 pub(crate) use self::{
-    context::{Again, Run},
+    context::{QueueView, ReconcileRun},
     failure::Instructions,
 };
 pub use crate::workqueue::{Outcome, Priority, Reason};
@@ -66,15 +70,15 @@ pub use anyhow::{Error, Result};
 use crate::{object::ObjectKey, workqueue::Key};
 use std::{fmt, pin::Pin, sync::Arc};
 
-/// The request of most controllers: which object. Any [`Key`] can take its place.
+/// Request of most controllers: the key of an object. Any [`Key`] can replace it.
 pub type Request = ObjectKey;
 
-/// The request of a controller over several clusters.
+/// Request of a controller that watches several clusters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 pub struct ClusterRequest {
-    /// Which cluster.
+    /// Name of the cluster.
     pub cluster: Arc<str>,
-    /// Which object in it.
+    /// Object in that cluster.
     pub request: Request,
 }
 
@@ -84,23 +88,26 @@ impl fmt::Display for ClusterRequest {
     }
 }
 
-/// Brings the world closer to what the request's object asks for. Write it as an `async fn`.
+/// Brings the actual state closer to the state that an object declares.
 ///
-/// It may be dropped at any await, after a timeout or at the end of the grace period: each step must be repeatable. What it writes in tasks that it spawns is not
-/// its own: the controller does not wait until the cache shows that.
+/// Implement it with an `async fn`.
+///
+/// Cancel safety: the future can be dropped at any await, after a timeout or at the end of the
+/// grace period, so each step must be repeatable. Writes in spawned tasks do not count as own
+/// writes: the controller does not wait until the cache has observed them.
 pub trait Reconciler<R = Request>: Send + Sync + 'static {
-    /// One run. No other run for the same request is going on.
+    /// Reconciles one request. Reconciles of the same request never overlap.
     fn reconcile(&self, request: R, cx: &Context) -> impl Future<Output = Result<Outcome>> + Send;
 }
 
-/// One that is shared with whoever looks at its state.
+/// Lets other code share the state of a reconciler.
 impl<R: Key, T: Reconciler<R>> Reconciler<R> for Arc<T> {
     fn reconcile(&self, request: R, cx: &Context) -> impl Future<Output = Result<Outcome>> + Send {
         (**self).reconcile(request, cx)
     }
 }
 
-/// How a controller keeps one.
+/// Object-safe variant of [`Reconciler`], as controllers store it.
 pub(crate) trait DynReconciler<R>: Send + Sync {
     fn reconcile<'a>(&'a self, request: R, cx: &'a Context) -> Reconciling<'a>;
 }
@@ -113,7 +120,9 @@ impl<R: Key, T: Reconciler<R>> DynReconciler<R> for T {
     }
 }
 
-/// A reconciler from a closure, for tests and short programs. It gets the context by value; what its future needs of the captures it must clone.
+/// Creates a reconciler from a closure, for tests and short programs.
+///
+/// The closure receives the context by value. Clone the captured values that its future needs.
 pub fn from_fn<R: Key, Fut, F>(reconcile: F) -> impl Reconciler<R> + use<R, Fut, F>
 where
     F: Fn(R, Context) -> Fut + Send + Sync + 'static,

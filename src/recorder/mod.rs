@@ -1,13 +1,16 @@
-//! Events of the cluster, `kubectl events`: what a controller tells people about an object.
+//! Kubernetes events, as shown by `kubectl events`.
 //!
-//! [`Recorder::event`] never waits and never fails: what is said goes through a bounded queue to [`Recorder::run_until`], which writes it as
-//! `events.k8s.io/v1`. As in client-go,
+//! [`Recorder::event`] neither waits nor fails. It adds the event to a bounded queue, from which
+//! [`Recorder::run_until`] writes `events.k8s.io/v1` objects. As in client-go:
 //!
-//! * equal events are one object with a count: of the same object, type, reason, action and note, each within six minutes of the one before;
-//! * of one object 25 can be written at once, and one more every five minutes: new events beyond that are dropped, repeated ones counted and written later;
-//! * an event lives in the namespace of its object, or in `default`.
+//! * Equal events are one object with a count. Events are equal if object, type, reason, action and
+//!   note are, and the last one was at most six minutes ago.
+//! * Up to 25 events per object are written at once, and one more every five minutes. Further new
+//!   events are dropped; repeated ones are counted and written later.
+//! * An event is in the namespace of its object, or in `default`.
 //!
-//! What is not written is counted: [`Recorder::stats`]. Whoever runs it needs the right to `create` and `patch` `events` of `events.k8s.io`.
+//! Events that are not written are counted in [`Recorder::stats`]. The process needs permission to
+//! `create` and `patch` `events` of `events.k8s.io`.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -21,29 +24,31 @@
 //! let colors: ConfigMap = client.create(&serde_json::from_value(colors)?).await?;
 //!
 //! recorder.event(&colors, EventType::Normal, "Painted", "Paint", "the door is blue now");
-//! recorder.clone().run_until(async {}).await; // what was said before is written
+//! recorder.clone().run_until(async {}).await; // writes the queued events
 //! assert_eq!(recorder.stats().written, 1);
 //! # Ok(())
 //! # }
 //! ```
 
-mod bucket;
+mod event_key;
+mod object_limiter;
 mod reference;
 mod reporter;
 mod run;
-mod said;
 mod series;
 mod stats;
 
 pub use self::{
-    bucket::Rate,
-    reference::{Reference, Regarding},
+    reference::{Named, Reference, Regarding},
     stats::{RecorderMetrics, RecorderStats},
 };
 
-use self::{reporter::Reporter, run::Desk, said::Said, stats::Counters};
+use self::{event_key::EventKey, reporter::Reporter, run::EventWriter, stats::Counters};
 use crate::client::Client;
+pub use crate::rate_limit::Rate;
 use k8s_openapi::jiff::Timestamp;
+#[cfg(feature = "kube-runtime")]
+pub use kube_runtime::events::EventType;
 use std::{
     fmt,
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -51,7 +56,9 @@ use std::{
 };
 use tokio::sync::{Mutex, mpsc};
 
-/// Tells people about objects. A handle; clones share the queue. Nothing is written before [`Self::run_until`].
+/// Records Kubernetes events. Clones share the queue.
+///
+/// Events are written by [`Self::run_until`], and not before it runs.
 ///
 /// See [the module](crate::recorder) for an example.
 #[derive(Clone)]
@@ -60,44 +67,41 @@ pub struct Recorder(Arc<Shared>);
 struct Shared {
     client: Client,
     reporter: Reporter,
-    options: RecorderOptions,
-    queue: mpsc::Sender<Heard>,
+    queue: mpsc::Sender<QueuedEvent>,
     counters: Counters,
-    desk: Mutex<Desk>,
+    writer: Mutex<EventWriter>,
 }
 
 /// An event in the queue.
-struct Heard {
-    said: Said,
+struct QueuedEvent {
+    event: EventKey,
     at: Timestamp,
 }
 
-/// Whether an event is good news.
+/// Severity of an event.
+///
+/// With the default feature `kube-runtime` it is the type of that crate, which is the same.
+#[cfg(not(feature = "kube-runtime"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// As it should be.
+    /// The object is in the expected state.
     Normal,
-    /// Somebody may have to do something.
+    /// The object may need attention.
     Warning,
 }
 
-impl EventType {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Normal => "Normal",
-            Self::Warning => "Warning",
-        }
-    }
-}
-
-/// How much is said. The defaults are client-go's, where it has any.
+/// Limits of a [`Recorder`].
+///
+/// The defaults are those of client-go where it has them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RecorderOptions {
-    /// How many events wait to be written; more are dropped. 1000 by default.
+    /// Events waiting in the queue. Further ones are dropped. Default: 1000.
     pub queue: usize,
-    /// How many are written of one object. 25, and one every five minutes, by default.
+    /// Events written for one object. Further new events are dropped, repeated ones are counted and
+    /// written later. Default: a burst of 25, and one every five minutes.
     pub per_object: Rate,
-    /// How many are written of all objects; more wait in the queue. 100, and ten a second, by default.
+    /// Events written in total. Further ones wait in the queue. Default: a burst of 100, and ten a
+    /// second.
     pub overall: Rate,
 }
 
@@ -105,61 +109,96 @@ impl Default for RecorderOptions {
     fn default() -> Self {
         Self {
             queue: 1000,
-            per_object: Rate { burst: 25, every: Duration::from_mins(5) },
-            overall: Rate { burst: 100, every: Duration::from_millis(100) },
+            per_object: Rate {
+                burst: 25,
+                every: Duration::from_mins(5),
+            },
+            overall: Rate {
+                burst: 100,
+                every: Duration::from_millis(100),
+            },
         }
     }
 }
 
 impl Recorder {
-    /// One that reports as this controller, and this machine: `web-operator`, or `example.com/web-operator`.
+    /// Creates a recorder for a controller, with default limits.
+    ///
+    /// `controller` is a name such as `web-operator` or `example.com/web-operator`. Events also
+    /// have the host name of this machine.
     pub fn new(client: &Client, controller: &str) -> Result<Self, RecorderError> {
         Self::with(client, controller, RecorderOptions::default())
     }
 
-    /// [`Self::new`] with other limits.
-    pub fn with(client: &Client, controller: &str, mut options: RecorderOptions) -> Result<Self, RecorderError> {
+    /// Creates a recorder like [`Self::new`], with other limits.
+    pub fn with(
+        client: &Client,
+        controller: &str,
+        mut options: RecorderOptions,
+    ) -> Result<Self, RecorderError> {
         let reporter = Reporter::new(controller)?;
-        // Whatever is allowed, some has to be.
+        // A channel needs a capacity of at least one.
         options.queue = options.queue.max(1);
-        options.per_object.burst = options.per_object.burst.max(1);
-        options.overall.burst = options.overall.burst.max(1);
-        let (queue, inbox) = mpsc::channel(options.queue);
-        let desk = Mutex::new(Desk::new(inbox, &options));
-        // Its events are not for the cache, nor for another namespace than their objects'.
+        let (queue, receiver) = mpsc::channel(options.queue);
+        let writer = Mutex::new(EventWriter::new(receiver, &options));
+        // Events are written in the namespaces of their objects, without the cache.
         let client = client.live();
-        Ok(Self(Arc::new(Shared { client, reporter, options, queue, counters: Counters::default(), desk })))
+        Ok(Self(Arc::new(Shared {
+            client,
+            reporter,
+            queue,
+            counters: Counters::default(),
+            writer,
+        })))
     }
 
-    /// Say that something has happened to an object: why, in one word (`Scaled`), what was done or tried (`Scale`), and the rest for people to read.
+    /// Records an event about an object.
     ///
-    /// It never waits and never fails. What is too long is cut: the note after 1024 bytes, reason and action after 128; if one of these is empty, the other
-    /// stands for it. Never put secrets into a note: many may read it.
-    pub fn event(
+    /// `reason` is one word such as `Scaled`, `action` names the operation such as `Scale`, and
+    /// `note` is text for people. The call neither waits nor fails. Long values are truncated: the
+    /// note to 1024 bytes, reason and action to 128. If reason or action is empty, the other is
+    /// used for both.
+    ///
+    /// Do not put secrets into a note: many users can read events.
+    pub fn event<M>(
         &self,
-        regarding: &impl Regarding,
+        regarding: &impl Regarding<M>,
         kind: EventType,
         reason: &str,
         action: &str,
         note: impl AsRef<str>,
     ) {
-        self.say(regarding.reference(), None, kind, reason, action, note.as_ref());
+        self.enqueue(
+            regarding.reference(),
+            None,
+            kind,
+            reason,
+            action,
+            note.as_ref(),
+        );
     }
 
-    /// [`Self::event`] that also has to do with another object: what was made, or what stands in the way.
-    pub fn event_with(
+    /// Records an event like [`Self::event`] that also refers to a related object.
+    pub fn event_with<M, N>(
         &self,
-        regarding: &impl Regarding,
-        related: &impl Regarding,
+        regarding: &impl Regarding<M>,
+        related: &impl Regarding<N>,
         kind: EventType,
         reason: &str,
         action: &str,
         note: impl AsRef<str>,
     ) {
-        self.say(regarding.reference(), Some(related.reference()), kind, reason, action, note.as_ref());
+        self.enqueue(
+            regarding.reference(),
+            Some(related.reference()),
+            kind,
+            reason,
+            action,
+            note.as_ref(),
+        );
     }
 
-    fn say(
+    fn enqueue(
         &self,
         regarding: Reference,
         related: Option<Reference>,
@@ -169,24 +208,35 @@ impl Recorder {
         note: &str,
     ) {
         let counters = &self.0.counters;
-        counters.said.fetch_add(1, Relaxed);
-        let Some(said) = Said::new(regarding, related, kind, reason, action, note) else {
+        counters.recorded.fetch_add(1, Relaxed);
+        let Some(event) = EventKey::new(regarding, related, kind, reason, action, note) else {
             counters.failed.fetch_add(1, Relaxed);
-            tracing::warn!(note, "an event without a reason is not written: give one");
+            tracing::warn!(note, "event has no reason, not written");
             return;
         };
-        if self.0.queue.try_send(Heard { said, at: Timestamp::now() }).is_err() {
+        if self
+            .0
+            .queue
+            .try_send(QueuedEvent {
+                event,
+                at: Timestamp::now(),
+            })
+            .is_err()
+        {
             counters.dropped.fetch_add(1, Relaxed);
         }
     }
 
-    /// What became of what was said.
+    /// Returns the counters of the recorder.
     pub fn stats(&self) -> RecorderStats {
         let waiting = self.0.queue.max_capacity() - self.0.queue.capacity();
-        RecorderStats { waiting, ..self.0.counters.read() }
+        RecorderStats {
+            waiting,
+            ..self.0.counters.read()
+        }
     }
 
-    /// The controller it reports as.
+    /// Returns the name of the reporting controller.
     pub fn name(&self) -> &str {
         &self.0.reporter.controller
     }
@@ -194,17 +244,21 @@ impl Recorder {
 
 impl fmt::Debug for Recorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recorder").field("controller", &self.name()).field("stats", &self.stats()).finish()
+        f.debug_struct("Recorder")
+            .field("controller", &self.name())
+            .field("stats", &self.stats())
+            .finish()
     }
 }
 
-/// Why there is no recorder.
+/// Error of the creation of a recorder.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecorderError {
-    /// The server would refuse every event.
+    /// The API server would reject events of a controller with this name.
     #[error(
-        "no event can be reported by `{0}`: use at most 63 of letters, digits, `-`, `_` and `.`, with a letter or digit at both ends, if need be after a domain and `/`"
+        "invalid event reporter `{0}`; use at most 63 letters, digits, `-`, `_` and `.`, with a \
+         letter or digit at both ends, optionally after a domain and `/`"
     )]
     Name(String),
 }

@@ -1,13 +1,15 @@
-//! What an event is about.
+//! Subject of an event.
 //!
-//! What holds: two references are equal if they name the same object, in whichever version of it.
+//! Invariant: two references are equal if they name the same object, in any API version.
 
-use crate::object::{KubeObject, Object, ObjectKey};
+use crate::object::{AsObject, KubeObject, Object, ObjectKey};
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube_core::GroupVersionKind;
+use kube_core::{GroupVersionKind, Resource};
 use std::hash::{Hash, Hasher};
 
-/// An object that is named, not held. Made from what [`Regarding`] is for, or by hand.
+/// Reference to an object by kind and name.
+///
+/// Created from any type that implements [`Regarding`], or with [`Self::new`].
 ///
 /// ```
 /// use kube_core::GroupVersionKind;
@@ -20,19 +22,21 @@ use std::hash::{Hash, Hasher};
 pub struct Reference(ObjectReference);
 
 impl Reference {
-    /// By kind and name. Best with a [uid](Self::uid), by which tools find an object's events.
+    /// Creates a reference from kind and name.
+    ///
+    /// Add a [uid](Self::uid) if possible, because tools select events by it.
     pub fn new(kind: &GroupVersionKind, key: &ObjectKey) -> Self {
         Self::of_parts(Some(kind.clone()), key, None, None)
     }
 
-    /// Of the object that had this name at the time.
+    /// Sets the uid of the object.
     #[must_use]
     pub fn uid(mut self, uid: &str) -> Self {
         self.0.uid = some(uid);
         self
     }
 
-    /// Namespace and name.
+    /// Returns namespace and name.
     pub fn key(&self) -> ObjectKey {
         ObjectKey::new(self.0.namespace.as_deref().unwrap_or_default(), self.name())
     }
@@ -63,7 +67,15 @@ impl Reference {
     }
 
     fn identity(&self) -> [Option<&str>; 6] {
-        let ObjectReference { api_version, kind, namespace, name, uid, field_path, .. } = &self.0;
+        let ObjectReference {
+            api_version,
+            kind,
+            namespace,
+            name,
+            uid,
+            field_path,
+            ..
+        } = &self.0;
         [api_version, kind, namespace, name, uid, field_path].map(Option::as_deref)
     }
 }
@@ -91,27 +103,34 @@ impl From<ObjectReference> for Reference {
     }
 }
 
-/// What an event can be about: any object, an [`Object`] of an event, or a [`Reference`].
-pub trait Regarding {
-    /// What names it.
+/// Subject of an event: any object, an `Arc` of one, an [`Object`], or a [`Reference`].
+///
+/// `M` keeps the implementations apart. The compiler infers it.
+pub trait Regarding<M> {
+    /// Returns the reference that the event carries.
     fn reference(&self) -> Reference;
 }
 
-impl<K: KubeObject> Regarding for K {
+impl<M, O: AsObject<M, Object: KubeObject>> Regarding<M> for O {
     fn reference(&self) -> Reference {
-        let meta = self.meta();
+        let object = self.as_object();
+        let meta = object.meta();
         let (uid, version) = (meta.uid.as_deref(), meta.resource_version.as_deref());
-        Reference::of_parts(self.gvk(), &ObjectKey::of(self), uid, version)
+        Reference::of_parts(object.gvk(), &ObjectKey::of(object), uid, version)
     }
 }
 
-impl<K> Regarding for Object<K> {
+/// Marks a subject that names an object instead of being one.
+#[derive(Debug)]
+pub enum Named {}
+
+impl<K> Regarding<Named> for Object<K> {
     fn reference(&self) -> Reference {
         Reference::of_parts(self.gvk(), self.key(), self.meta().uid(), None)
     }
 }
 
-impl Regarding for Reference {
+impl Regarding<Named> for Reference {
     fn reference(&self) -> Reference {
         self.clone()
     }
@@ -132,14 +151,18 @@ mod tests {
         pod.metadata.resource_version = Some("7".into());
         assert_eq!(pod.reference(), first);
         assert_eq!(Object::from(pod.clone()).reference(), first);
-        assert_eq!(Reference::new(&GroupVersionKind::gvk("", "v1", "Pod"), &first.key()).uid("1"), first);
+        assert_eq!(std::sync::Arc::new(pod.clone()).reference(), first);
+        assert_eq!(
+            Reference::new(&GroupVersionKind::gvk("", "v1", "Pod"), &first.key()).uid("1"),
+            first
+        );
         assert_eq!(Reference::from(first.inner().clone()), first);
         pod.metadata.uid = Some("2".into());
         assert_ne!(pod.reference(), first);
     }
 
     #[test]
-    fn what_has_no_namespace_says_none() {
+    fn a_cluster_scoped_reference_has_no_namespace() {
         let mut node = Node::default();
         node.metadata.name = Some("n1".into());
         assert_eq!(

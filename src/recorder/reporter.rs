@@ -1,11 +1,11 @@
-//! Who says it.
+//! Reporter of events.
 
 use super::{
     RecorderError,
-    said::{WORD, cut},
+    event_key::{WORD, cut},
 };
 
-/// A controller, and which of its processes.
+/// Controller and host that report an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reporter {
     pub(super) controller: String,
@@ -14,7 +14,10 @@ pub(super) struct Reporter {
 
 impl Reporter {
     pub(super) fn new(controller: &str) -> Result<Self, RecorderError> {
-        let host = hostname::get().map_or_else(|_| "unknown".to_owned(), |name| name.to_string_lossy().into_owned());
+        let host = hostname::get().map_or_else(
+            |_| "unknown".to_owned(),
+            |name| name.to_string_lossy().into_owned(),
+        );
         Self::on(controller, &host)
     }
 
@@ -23,19 +26,28 @@ impl Reporter {
             return Err(RecorderError::Name(controller.to_owned()));
         }
         let instance = cut(&format!("{controller}-{host}"), WORD).to_owned();
-        Ok(Self { controller: controller.to_owned(), instance })
+        Ok(Self {
+            controller: controller.to_owned(),
+            instance,
+        })
     }
 }
 
-/// What the server wants of a name: `web-operator`, or `example.com/web-operator`.
+/// Returns whether a name is valid: `web-operator` or `example.com/web-operator`.
 fn is_qualified(text: &str) -> bool {
-    let (prefix, name) = text.rsplit_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
+    let (prefix, name) = text
+        .rsplit_once('/')
+        .map_or((None, text), |(prefix, name)| (Some(prefix), name));
     let of = |part: &str, most: usize, also: &[u8]| {
         let bytes = part.as_bytes();
         let ends = [bytes.first(), bytes.last()];
         part.len() <= most
-            && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || also.contains(byte))
-            && ends.iter().all(|end| end.is_some_and(u8::is_ascii_alphanumeric))
+            && bytes
+                .iter()
+                .all(|byte| byte.is_ascii_alphanumeric() || also.contains(byte))
+            && ends
+                .iter()
+                .all(|end| end.is_some_and(u8::is_ascii_alphanumeric))
     };
     let domain = |prefix: &str| {
         prefix.len() <= 253
@@ -50,17 +62,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn controller_and_host_fit_what_the_server_takes() {
+    fn controller_and_host_are_valid_for_the_server() {
         let web = Reporter::on("example.com/web", "node-1").unwrap();
-        assert_eq!((&*web.controller, &*web.instance), ("example.com/web", "example.com/web-node-1"));
+        assert_eq!(
+            (&*web.controller, &*web.instance),
+            ("example.com/web", "example.com/web-node-1")
+        );
         let long = Reporter::on(&"c".repeat(63), &"h".repeat(100)).unwrap();
         assert_eq!((long.controller.len(), long.instance.len()), (63, 128));
         assert!(!Reporter::new("web").unwrap().instance.ends_with('-'));
     }
 
     #[test]
-    fn a_name_that_the_server_would_refuse_is_an_error_that_says_so() {
-        for name in ["", "web operator", "-web", "web/", "/web", "A.com/web", "a/b/c", &"n".repeat(64)] {
+    fn a_name_that_the_server_would_reject_is_an_error() {
+        for name in [
+            "",
+            "web operator",
+            "-web",
+            "web/",
+            "/web",
+            "A.com/web",
+            "a/b/c",
+            &"n".repeat(64),
+        ] {
             let error = Reporter::on(name, "h").unwrap_err().to_string();
             assert!(error.contains("at most 63"), "{name}: {error}");
         }

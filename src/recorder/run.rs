@@ -1,18 +1,19 @@
-//! From the queue to the server.
+//! Writes queued events to the API server.
 //!
-//! What holds: one run at a time is at the desk, and writes one event after the other; whoever waits for it loses nothing. What is in the queue when it is
-//! told to stop is written within [`DRAIN`], or counted as dropped.
+//! Invariant: one run at a time owns the queue and writes one event after another. A run that waits
+//! for another loses no events. Events that are queued at the stop are written within [`DRAIN`] or
+//! counted as dropped.
 
 use super::{
-    Heard, Recorder, RecorderOptions, Shared,
-    bucket::Bucket,
-    said::Said,
+    QueuedEvent, Recorder, RecorderOptions, Shared,
+    event_key::EventKey,
     series::{Correlator, Series, Step},
     stats::Counters,
 };
 use crate::{
     client::{Error, Patch},
     object::ObjectKey,
+    rate_limit::Permits,
 };
 use k8s_openapi::{
     api::events::v1::{Event, EventSeries},
@@ -28,199 +29,247 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// How long what is queued may take to be written when it is told to stop.
+/// Time to write queued events after the stop.
 pub(super) const DRAIN: Duration = Duration::from_secs(5);
 
-/// How often it is looked after what was counted and what is over.
-const ROUND: Duration = Duration::from_secs(30);
+/// Interval at which counted events are written and expired series are removed.
+const FLUSH_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How often a server that cannot be asked is asked, and how long it is waited for at most each time: client-go's two minutes in all, about.
-const TRIES: u32 = 14;
-const PAUSE: Duration = Duration::from_secs(10);
+/// Time after the first attempt in which retries start, about that of client-go.
+const RETRY_FOR: Duration = Duration::from_mins(2);
+/// Longest delay between two attempts.
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 
-/// What is known between events.
-pub(super) struct Desk {
-    inbox: mpsc::Receiver<Heard>,
+/// State of the writer between events.
+pub(super) struct EventWriter {
+    queue: mpsc::Receiver<QueuedEvent>,
     correlator: Correlator,
-    /// Of all objects; `None` before the first.
-    overall: Option<Bucket>,
-    /// When to look after the series; `None` if there are none.
-    round: Option<Instant>,
-    /// The last write has failed: the next one to do so is no news.
-    fails: bool,
+    limiter: Permits,
+    /// Time of the next round; `None` if there are no series.
+    next_flush: Option<Instant>,
+    /// Whether the last write failed. Further failures are logged at debug level.
+    failing: bool,
 }
 
 impl Recorder {
-    /// Write events until `stop` resolves; then what was said before, within five seconds. Run it once at a time; a second one waits for its turn.
+    /// Writes events until `stop` resolves, then the queued ones within five seconds.
+    ///
+    /// One run is active at a time. A second one waits until the first has ended.
     pub async fn run_until(self, stop: impl Future<Output = ()> + Send) {
         let mut stop = pin!(stop);
-        let mut sits = Sits { desk: self.0.desk.lock().await, counters: &self.0.counters, told: false, done: false };
+        let mut guard = WriterGuard {
+            writer: self.0.writer.lock().await,
+            counters: &self.0.counters,
+            stopping: false,
+            drained: false,
+        };
         let closing = CancellationToken::new();
-        let Sits { desk, told, done, .. } = &mut sits;
-        let mut work = pin!(desk.work(&self.0, &closing));
+        let WriterGuard {
+            writer,
+            stopping,
+            drained: done,
+            ..
+        } = &mut guard;
+        let mut work = pin!(writer.run(&self.0, &closing));
         select! {
             biased;
             () = &mut stop => {}
-            () = &mut work => return, // It ends only when told.
+            () = &mut work => return, // It ends only after the stop.
         }
-        *told = true;
+        *stopping = true;
         closing.cancel();
         *done = timeout(DRAIN, work).await.is_ok();
     }
 }
 
-/// One who sits at the desk. What is left when it goes after it was told to is counted, also if it was not given the time.
-struct Sits<'a> {
-    desk: MutexGuard<'a, Desk>,
+/// Guard of a run.
+///
+/// On drop after a stop, it counts the events that were not written.
+struct WriterGuard<'a> {
+    writer: MutexGuard<'a, EventWriter>,
     counters: &'a Counters,
-    told: bool,
-    done: bool,
+    stopping: bool,
+    drained: bool,
 }
 
-impl Drop for Sits<'_> {
+impl Drop for WriterGuard<'_> {
     fn drop(&mut self) {
-        if !self.told || self.done {
+        if !self.stopping || self.drained {
             return;
         }
-        let mut dropped = 1; // What was at the desk.
-        while self.desk.inbox.try_recv().is_ok() {
+        let mut dropped = 1; // The event that was being written.
+        while self.writer.queue.try_recv().is_ok() {
             dropped += 1;
         }
         self.counters.dropped.fetch_add(dropped, Relaxed);
-        tracing::warn!(dropped, "not all events were written before the end");
+        tracing::warn!(dropped, "recorder stopped before all events were written");
     }
 }
 
-impl Desk {
-    pub(super) fn new(inbox: mpsc::Receiver<Heard>, options: &RecorderOptions) -> Self {
-        Self { inbox, correlator: Correlator::new(options), overall: None, round: None, fails: false }
+impl EventWriter {
+    pub(super) fn new(queue: mpsc::Receiver<QueuedEvent>, options: &RecorderOptions) -> Self {
+        Self {
+            queue,
+            correlator: Correlator::new(options),
+            limiter: Permits::new(options.overall),
+            next_flush: None,
+            failing: false,
+        }
     }
 
-    async fn work(&mut self, shared: &Shared, closing: &CancellationToken) {
+    async fn run(&mut self, shared: &Shared, closing: &CancellationToken) {
         loop {
-            let round = self.round;
+            let next_flush = self.next_flush;
             let due = async {
-                match round {
-                    Some(round) => sleep_until(round).await,
+                match next_flush {
+                    Some(next_flush) => sleep_until(next_flush).await,
                     None => pending().await,
                 }
             };
             select! {
                 biased;
-                Some(heard) = self.inbox.recv() => self.hear(shared, heard).await,
+                Some(queued) = self.queue.recv() => self.process(shared, queued).await,
                 () = closing.cancelled() => break,
-                () = due => self.make_a_round(shared).await,
+                () = due => self.flush(shared).await,
             }
         }
-        for said in self.correlator.counted() {
-            self.write(shared, &said).await;
+        for event in self.correlator.counted() {
+            self.write(shared, &event).await;
         }
     }
 
-    async fn hear(&mut self, shared: &Shared, Heard { said, at }: Heard) {
+    async fn process(&mut self, shared: &Shared, QueuedEvent { event, at }: QueuedEvent) {
         let counters = &shared.counters;
-        let step = self.correlator.take(&said, at, Instant::now());
-        let repeated = self.correlator.get(&said).is_some_and(|series| series.count > 1);
+        let step = self.correlator.take(&event, at, Instant::now());
+        let repeated = self
+            .correlator
+            .get(&event)
+            .is_some_and(|series| series.count > 1);
         if repeated && step != Step::Limited {
             counters.repeated.fetch_add(1, Relaxed);
         }
         match step {
-            Step::Write => self.write(shared, &said).await,
-            Step::Later => {}
+            Step::Write => self.write(shared, &event).await,
+            Step::Deferred => {}
             Step::Limited => {
                 counters.limited.fetch_add(1, Relaxed);
-                tracing::debug!(regarding = %said.regarding.key(), reason = said.reason, "too many events of this object");
+                let object = event.regarding.inner();
+                tracing::debug!(
+                    kind = object.kind,
+                    namespace = object.namespace,
+                    name = object.name,
+                    reason = event.reason,
+                    "too many events of object, event dropped"
+                );
             }
         }
-        while let Some(surplus) = self.correlator.surplus() {
-            if self.correlator.get(&surplus).is_some_and(|series| series.is_counted()) {
+        while let Some(surplus) = self.correlator.over_limit() {
+            if self
+                .correlator
+                .get(&surplus)
+                .is_some_and(|series| series.is_counted())
+            {
                 self.write(shared, &surplus).await;
             }
             self.correlator.forget(&surplus);
         }
-        self.round.get_or_insert_with(|| Instant::now() + ROUND);
+        self.next_flush
+            .get_or_insert_with(|| Instant::now() + FLUSH_INTERVAL);
     }
 
-    /// Write what was counted, and forget what is over.
-    async fn make_a_round(&mut self, shared: &Shared) {
-        for said in self.correlator.due(Instant::now()) {
-            self.write(shared, &said).await;
+    /// Writes counted events and removes expired series.
+    async fn flush(&mut self, shared: &Shared) {
+        for event in self.correlator.due(Instant::now()) {
+            self.write(shared, &event).await;
         }
-        self.correlator.end(Instant::now());
-        self.round = (self.correlator.len() > 0).then(|| Instant::now() + ROUND);
+        self.correlator.remove_expired(Instant::now());
+        self.next_flush = (self.correlator.len() > 0).then(|| Instant::now() + FLUSH_INTERVAL);
     }
 
-    /// Until the server has it, refuses it, or could not be asked for too long.
-    async fn write(&mut self, shared: &Shared, said: &Said) {
-        let Some(series) = self.correlator.get(said).cloned() else { return };
-        self.permit(shared).await;
-        match try_often(shared, said, &series).await {
+    /// Writes a series until the API server accepts or rejects it, or the retries end.
+    async fn write(&mut self, shared: &Shared, event: &EventKey) {
+        let Some(series) = self.correlator.get(event).cloned() else {
+            return;
+        };
+        self.limiter.acquire().await;
+        match send_with_retries(shared, event, &series).await {
             Ok(()) => {
                 shared.counters.written.fetch_add(1, Relaxed);
-                self.fails = false;
-                if let Some(known) = self.correlator.get(said) {
+                self.failing = false;
+                if let Some(known) = self.correlator.get(event) {
                     known.written = series.count;
                 }
             }
             Err(error) => {
                 shared.counters.failed.fetch_add(1, Relaxed);
-                self.correlator.forget(said);
-                let regarding = said.regarding.key();
-                if self.fails {
-                    tracing::debug!(%regarding, reason = said.reason, error = error.describe(), "an event was not written");
+                self.correlator.forget(event);
+                let object = event.regarding.inner();
+                let (kind, namespace, name) = (&object.kind, &object.namespace, &object.name);
+                let (reason, error) = (&event.reason, error.describe());
+                if self.failing {
+                    tracing::debug!(kind, namespace, name, reason, error, "writing event failed");
                 } else {
-                    tracing::warn!(%regarding, reason = said.reason, error = error.describe(), "an event was not written");
+                    tracing::warn!(kind, namespace, name, reason, error, "writing event failed");
                 }
-                self.fails = true;
+                self.failing = true;
             }
         }
     }
-
-    async fn permit(&mut self, shared: &Shared) {
-        let rate = shared.options.overall;
-        let bucket = self.overall.get_or_insert_with(|| Bucket::full(rate, Instant::now()));
-        while let Err(wait) = bucket.take(rate, Instant::now()) {
-            sleep(wait).await;
-        }
-    }
 }
 
-async fn try_often(shared: &Shared, said: &Said, series: &Series) -> Result<(), Error> {
-    let mut tried = 0;
+async fn send_with_retries(
+    shared: &Shared,
+    event: &EventKey,
+    series: &Series,
+) -> Result<(), Error> {
+    let started = Instant::now();
+    let mut attempts = 0;
     loop {
-        let Err(error) = send(shared, said, series).await else { return Ok(()) };
-        tried += 1;
-        if tried == TRIES || !may_pass(&error) {
+        let Err(error) = send(shared, event, series).await else {
+            return Ok(());
+        };
+        attempts += 1;
+        let backoff = Duration::from_secs(1 << attempts.min(4));
+        let delay = error.retry_after().unwrap_or(backoff).min(MAX_PAUSE);
+        if !is_retryable(&error) || started.elapsed() + delay > RETRY_FOR {
             return Err(error);
         }
-        let pause = Duration::from_secs(1 << tried.min(4)).min(PAUSE);
-        sleep(error.retry_after().map_or(pause, |asked| asked.min(PAUSE))).await;
+        sleep(delay).await;
     }
 }
 
-/// Whether another try can end otherwise.
-fn may_pass(error: &Error) -> bool {
+/// Returns whether a retry may succeed.
+fn is_retryable(error: &Error) -> bool {
     let is_busy = |status: &Status| status.code == 429 || status.code >= 500;
-    matches!(error, Error::Connection(_)) || error.is_timeout() || error.status().is_some_and(is_busy)
+    matches!(error, Error::Connection(_))
+        || error.is_timeout()
+        || error.status().is_some_and(is_busy)
 }
 
-async fn send(shared: &Shared, said: &Said, series: &Series) -> Result<(), Error> {
+async fn send(shared: &Shared, event: &EventKey, series: &Series) -> Result<(), Error> {
     let count = (series.count > 1).then_some((series.count, series.last));
     if let Some((count, last)) = count
         && series.written > 0
     {
-        let key = ObjectKey::new(said.namespace(), &series.name);
+        let key = ObjectKey::new(event.namespace(), &series.name);
         let count = i32::try_from(count).unwrap_or(i32::MAX);
-        let repeated = EventSeries { count, last_observed_time: MicroTime(last) };
-        match shared.client.patch::<Event>(&key, &Patch::Merge(json!({ "series": repeated }))).await {
-            // The server forgets events after an hour.
+        let repeated = EventSeries {
+            count,
+            last_observed_time: MicroTime(last),
+        };
+        match shared
+            .client
+            .patch::<Event>(&key, &Patch::Merge(json!({ "series": repeated })))
+            .await
+        {
+            // The API server deletes events after an hour.
             Err(error) if error.is_not_found() => {}
             other => return other.map(drop),
         }
     }
-    let event = said.event(&series.name, &shared.reporter, series.first, count);
+    let event = event.event(&series.name, &shared.reporter, series.first, count);
     match shared.client.create(&event).await {
-        // The answer to an earlier try was lost.
+        // An earlier attempt succeeded, but its response was lost.
         Err(error) if error.is_already_exists() => Ok(()),
         other => other.map(drop),
     }

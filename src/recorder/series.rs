@@ -1,121 +1,155 @@
-//! Equal events become one: a series with a count.
+//! Combines equal events into a series with a count.
 //!
-//! What holds: an event that was said again within [`SILENCE`] of the last time is counted, never a second object; what is counted is written when its
-//! object's bucket allows, at the latest when the series is over. There are no more series than allowed; the longest silent one goes first.
+//! Invariant: an event that repeats within [`SERIES_EXPIRY`] is counted and does not become a
+//! second object. The count is written when the limit of its object allows it, at the latest when
+//! the series expires. The number of series is limited; the one that has been silent longest is
+//! removed first.
 
-use super::{RecorderOptions, bucket::Buckets, said::Said};
+use super::{RecorderOptions, event_key::EventKey, object_limiter::ObjectLimiter};
 use hashbrown::HashMap;
 use k8s_openapi::jiff::Timestamp;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// After so long a series is over: client-go's.
-pub(super) const SILENCE: Duration = Duration::from_mins(6);
+/// Time after which a series expires, as in client-go.
+pub(super) const SERIES_EXPIRY: Duration = Duration::from_mins(6);
 
-/// How many series, and objects, are remembered: client-go's.
-const MOST: usize = 4096;
+/// Largest number of series and of objects, as in client-go.
+const MAX_SERIES: usize = 4096;
 
 #[derive(Clone, Debug)]
 pub(super) struct Series {
-    /// Of the event object.
+    /// Name of the event object.
     pub(super) name: String,
     pub(super) first: Timestamp,
     pub(super) last: Timestamp,
     pub(super) count: u32,
-    /// How many the server knows of; 0 if it knows nothing.
+    /// Count that the API server has; 0 if the event was not written.
     pub(super) written: u32,
     seen: Instant,
 }
 
-/// What is to be done about an event.
+/// Decision about an event.
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
-    /// Write the series.
+    /// Write the series now.
     Write,
-    /// It was counted, and will be written.
-    Later,
-    /// Too much was said of its object.
+    /// The event was counted and is written later.
+    Deferred,
+    /// The event is dropped because its object has too many.
     Limited,
 }
 
 pub(super) struct Correlator {
-    buckets: Buckets,
-    series: HashMap<Said, Series>,
-    most: usize,
-    /// Of the last name given.
+    per_object: ObjectLimiter,
+    series: HashMap<EventKey, Series>,
+    max_series: usize,
+    /// Nanoseconds in the last event name.
     nanos: u64,
 }
 
 impl Correlator {
     pub(super) fn new(options: &RecorderOptions) -> Self {
-        let buckets = Buckets::new(options.per_object, MOST);
-        Self { buckets, series: HashMap::new(), most: MOST, nanos: 0 }
+        Self {
+            per_object: ObjectLimiter::new(options.per_object, MAX_SERIES),
+            series: HashMap::new(),
+            max_series: MAX_SERIES,
+            nanos: 0,
+        }
     }
 
-    pub(super) fn take(&mut self, said: &Said, at: Timestamp, now: Instant) -> Step {
-        if let Some(series) = self.series.get_mut(said)
-            && now.duration_since(series.seen) <= SILENCE
+    pub(super) fn take(&mut self, event: &EventKey, at: Timestamp, now: Instant) -> Step {
+        if let Some(series) = self.series.get_mut(event)
+            && now.duration_since(series.seen) <= SERIES_EXPIRY
         {
             series.count = series.count.saturating_add(1);
             (series.seen, series.last) = (now, at);
-            return if self.buckets.take(&said.regarding, now) { Step::Write } else { Step::Later };
+            return if self.per_object.take(&event.regarding) {
+                Step::Write
+            } else {
+                Step::Deferred
+            };
         }
-        if !self.buckets.take(&said.regarding, now) {
+        if !self.per_object.take(&event.regarding) {
             return Step::Limited;
         }
-        // Two events of one nanosecond are two events.
-        let nanos = u64::try_from(at.as_nanosecond()).unwrap_or_default().max(self.nanos + 1);
+        // Two events in the same nanosecond need different names.
+        let nanos = u64::try_from(at.as_nanosecond())
+            .unwrap_or_default()
+            .max(self.nanos + 1);
         self.nanos = nanos;
-        let begun = Series { name: said.name(nanos), first: at, last: at, count: 1, written: 0, seen: now };
-        self.series.insert(said.clone(), begun);
+        let started = Series {
+            name: event.name(nanos),
+            first: at,
+            last: at,
+            count: 1,
+            written: 0,
+            seen: now,
+        };
+        self.series.insert(event.clone(), started);
         Step::Write
     }
 
-    pub(super) fn get(&mut self, said: &Said) -> Option<&mut Series> {
-        self.series.get_mut(said)
+    pub(super) fn get(&mut self, event: &EventKey) -> Option<&mut Series> {
+        self.series.get_mut(event)
     }
 
-    /// The server will never know of it: the next such event is a new one.
-    pub(super) fn forget(&mut self, said: &Said) {
-        self.series.remove(said);
+    /// Removes a series that could not be written.
+    ///
+    /// The next equal event starts a new one.
+    pub(super) fn forget(&mut self, event: &EventKey) {
+        self.series.remove(event);
     }
 
     pub(super) fn len(&self) -> usize {
         self.series.len()
     }
 
-    /// What was counted and can be written now.
-    pub(super) fn due(&mut self, now: Instant) -> Vec<Said> {
-        let buckets = &mut self.buckets;
-        let due =
-            self.series.iter().filter(|(_, series)| series.is_counted()).filter(|(said, series)| {
-                now.duration_since(series.seen) > SILENCE || buckets.take(&said.regarding, now)
+    /// Returns the series with unwritten counts that can be written now.
+    pub(super) fn due(&self, now: Instant) -> Vec<EventKey> {
+        let due = self
+            .series
+            .iter()
+            .filter(|(_, series)| series.is_counted())
+            .filter(|(event, series)| {
+                now.duration_since(series.seen) > SERIES_EXPIRY
+                    || self.per_object.take(&event.regarding)
             });
-        due.map(|(said, _)| said.clone()).collect()
+        due.map(|(event, _)| event.clone()).collect()
     }
 
-    /// Everything that was counted and not written.
-    pub(super) fn counted(&self) -> Vec<Said> {
-        self.series.iter().filter(|(_, series)| series.is_counted()).map(|(said, _)| said.clone()).collect()
+    /// Returns all series with unwritten counts.
+    pub(super) fn counted(&self) -> Vec<EventKey> {
+        self.series
+            .iter()
+            .filter(|(_, series)| series.is_counted())
+            .map(|(event, _)| event.clone())
+            .collect()
     }
 
-    /// Forget what is over.
-    pub(super) fn end(&mut self, now: Instant) {
-        self.series.retain(|_, series| now.duration_since(series.seen) <= SILENCE);
-        self.buckets.forget_full(now);
+    /// Removes expired series.
+    pub(super) fn remove_expired(&mut self, now: Instant) {
+        self.series
+            .retain(|_, series| now.duration_since(series.seen) <= SERIES_EXPIRY);
+        self.per_object.forget_replenished();
     }
 
-    /// One too many: to be written, if need be, and forgotten.
-    pub(super) fn surplus(&self) -> Option<Said> {
-        if self.series.len() <= self.most {
+    /// Returns the oldest series if there are too many.
+    ///
+    /// The caller writes and removes it.
+    pub(super) fn over_limit(&self) -> Option<EventKey> {
+        if self.series.len() <= self.max_series {
             return None;
         }
-        self.series.iter().min_by_key(|(_, series)| series.seen).map(|(said, _)| said.clone())
+        self.series
+            .iter()
+            .min_by_key(|(_, series)| series.seen)
+            .map(|(event, _)| event.clone())
     }
 }
 
 impl Series {
-    /// Something that the server does not know.
+    /// Returns whether the count exceeds what the API server has.
     pub(super) fn is_counted(&self) -> bool {
         self.count > self.written
     }
@@ -131,21 +165,30 @@ mod tests {
     use kube_core::GroupVersionKind;
     use tokio::time::advance;
 
-    fn said(note: &str) -> Said {
-        let web = Reference::new(&GroupVersionKind::gvk("", "v1", "Pod"), &ObjectKey::new("shop", "web"));
-        Said::new(web, None, EventType::Normal, "Scaled", "Scale", note).unwrap()
+    fn event(note: &str) -> EventKey {
+        let web = Reference::new(
+            &GroupVersionKind::gvk("", "v1", "Pod"),
+            &ObjectKey::new("shop", "web"),
+        );
+        EventKey::new(web, None, EventType::Normal, "Scaled", "Scale", note).unwrap()
     }
 
     fn correlator(burst: u32) -> Correlator {
-        let per_object = Rate { burst, every: Duration::from_mins(5) };
-        Correlator::new(&RecorderOptions { per_object, ..RecorderOptions::default() })
+        let per_object = Rate {
+            burst,
+            every: Duration::from_mins(5),
+        };
+        Correlator::new(&RecorderOptions {
+            per_object,
+            ..RecorderOptions::default()
+        })
     }
 
     impl Correlator {
         fn say(&mut self, note: &str) -> Step {
-            let step = self.take(&said(note), Timestamp::UNIX_EPOCH, Instant::now());
+            let step = self.take(&event(note), Timestamp::UNIX_EPOCH, Instant::now());
             if step == Step::Write {
-                let series = self.get(&said(note)).unwrap();
+                let series = self.get(&event(note)).unwrap();
                 series.written = series.count;
             }
             step
@@ -153,64 +196,73 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_event_that_is_said_again_within_six_minutes_is_counted_and_after_that_it_is_new() {
+    async fn an_event_repeated_within_six_minutes_is_counted() {
         let mut correlator = correlator(25);
         assert_eq!(correlator.say("x"), Step::Write);
-        let name = correlator.get(&said("x")).unwrap().name.clone();
-        advance(SILENCE).await;
+        let name = correlator.get(&event("x")).unwrap().name.clone();
+        advance(SERIES_EXPIRY).await;
         assert_eq!(correlator.say("x"), Step::Write);
-        let series = correlator.get(&said("x")).unwrap();
+        let series = correlator.get(&event("x")).unwrap();
         assert_eq!((series.count, &series.name), (2, &name));
-        advance(SILENCE + Duration::from_secs(1)).await;
+        advance(SERIES_EXPIRY + Duration::from_secs(1)).await;
         assert_eq!(correlator.say("x"), Step::Write);
-        let series = correlator.get(&said("x")).unwrap();
+        let series = correlator.get(&event("x")).unwrap();
         assert!(series.count == 1 && series.name != name);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_bucket_does_not_allow_is_dropped_if_new_and_kept_if_counted() {
+    async fn a_new_event_over_the_limit_is_dropped_and_a_repeated_one_deferred() {
         let mut correlator = correlator(2);
-        assert_eq!([correlator.say("x"), correlator.say("y")], [Step::Write, Step::Write]);
-        assert_eq!([correlator.say("z"), correlator.say("x")], [Step::Limited, Step::Later]);
+        assert_eq!(
+            [correlator.say("x"), correlator.say("y")],
+            [Step::Write, Step::Write]
+        );
+        assert_eq!(
+            [correlator.say("z"), correlator.say("x")],
+            [Step::Limited, Step::Deferred]
+        );
         assert_eq!(correlator.len(), 2);
         assert!(correlator.due(Instant::now()).is_empty());
-        assert_eq!(correlator.counted(), [said("x")]);
+        assert_eq!(correlator.counted(), [event("x")]);
         advance(Duration::from_mins(5)).await;
-        assert_eq!(correlator.due(Instant::now()), [said("x")]);
+        assert_eq!(correlator.due(Instant::now()), [event("x")]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_counted_is_due_when_its_series_is_over() {
+    async fn counted_events_are_due_when_their_series_expires() {
         let mut correlator = correlator(1);
-        assert_eq!([correlator.say("x"), correlator.say("x")], [Step::Write, Step::Later]);
-        // Another event takes what the bucket has meanwhile.
+        assert_eq!(
+            [correlator.say("x"), correlator.say("x")],
+            [Step::Write, Step::Deferred]
+        );
+        // Another event takes the next permit.
         advance(Duration::from_mins(5)).await;
         assert_eq!(correlator.say("y"), Step::Write);
         assert!(correlator.due(Instant::now()).is_empty());
         advance(Duration::from_secs(61)).await;
-        assert_eq!(correlator.due(Instant::now()), [said("x")]);
-        correlator.end(Instant::now());
+        assert_eq!(correlator.due(Instant::now()), [event("x")]);
+        correlator.remove_expired(Instant::now());
         assert_eq!(correlator.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_too_many_series_the_longest_silent_one_goes() {
+    async fn the_longest_silent_series_is_evicted() {
         let mut correlator = correlator(25);
-        correlator.most = 2;
+        correlator.max_series = 2;
         for note in ["x", "y", "x", "z"] {
-            assert_eq!(correlator.surplus(), None);
+            assert_eq!(correlator.over_limit(), None);
             correlator.say(note);
             advance(Duration::from_secs(1)).await;
         }
-        assert_eq!(correlator.surplus(), Some(said("y")));
+        assert_eq!(correlator.over_limit(), Some(event("y")));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn two_events_of_one_moment_have_two_names() {
+    async fn simultaneous_events_have_different_names() {
         let mut correlator = correlator(25);
         let [x, y] = ["x", "y"].map(|note| {
             correlator.say(note);
-            correlator.get(&said(note)).unwrap().name.clone()
+            correlator.get(&event(note)).unwrap().name.clone()
         });
         assert_ne!(x, y);
     }

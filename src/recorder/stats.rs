@@ -1,7 +1,7 @@
-//! What became of events.
+//! Counters of a recorder.
 
 use super::Recorder;
-use crate::page::{Named, Page};
+use crate::prometheus::{Named, Page};
 use parking_lot::Mutex;
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
 use serde::Serialize;
@@ -13,29 +13,29 @@ use std::{
     },
 };
 
-/// What became of what was said. Counters only grow.
+/// Counters of a recorder. They never decrease, except `waiting`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RecorderStats {
-    /// Events so far.
-    pub said: u64,
-    /// Writes: of a new event, or of how often one was repeated.
+    /// Events recorded.
+    pub recorded: u64,
+    /// Successful writes of new events and of counts.
     pub written: u64,
-    /// Those that were repeated, and are in a count.
+    /// Events that repeated an earlier one and were counted.
     pub repeated: u64,
-    /// Those that were dropped because too much was said of their object.
+    /// Events dropped because their object had too many.
     pub limited: u64,
-    /// Those that were dropped because the queue was full, or because it ended before them.
+    /// Events dropped because the queue was full or the recorder ended.
     pub dropped: u64,
-    /// Those that the server did not take, or could not be asked to for too long.
+    /// Events that the API server rejected, or that could not be written in time.
     pub failed: u64,
-    /// Those that wait.
+    /// Events waiting in the queue.
     pub waiting: usize,
 }
 
 #[derive(Default)]
 pub(super) struct Counters {
-    pub(super) said: AtomicU64,
+    pub(super) recorded: AtomicU64,
     pub(super) written: AtomicU64,
     pub(super) repeated: AtomicU64,
     pub(super) limited: AtomicU64,
@@ -45,35 +45,55 @@ pub(super) struct Counters {
 
 impl Counters {
     pub(super) fn read(&self) -> RecorderStats {
-        let Self { said, written, repeated, limited, dropped, failed } = self;
-        let [said, written, repeated, limited, dropped, failed] =
-            [said, written, repeated, limited, dropped, failed].map(|counter| counter.load(Relaxed));
-        RecorderStats { said, written, repeated, limited, dropped, failed, waiting: 0 }
+        let Self {
+            recorded,
+            written,
+            repeated,
+            limited,
+            dropped,
+            failed,
+        } = self;
+        let [recorded, written, repeated, limited, dropped, failed] =
+            [recorded, written, repeated, limited, dropped, failed]
+                .map(|counter| counter.load(Relaxed));
+        RecorderStats {
+            recorded,
+            written,
+            repeated,
+            limited,
+            dropped,
+            failed,
+            waiting: 0,
+        }
     }
 }
 
-/// Recorders as metrics, labelled `reporter`. It does not keep them alive; a clone shares them.
+/// Metrics of recorders, labelled `reporter`. Clones share their recorders.
 ///
-/// | metric | |
+/// A recorder is shown until it is dropped.
+///
+/// | metric | meaning |
 /// |---|---|
-/// | `steersman_events_said_total` | events |
-/// | `steersman_events_written_total` | writes of them |
-/// | `steersman_events_dropped_total` | what was not written, by `why`: `limited`, `full`, `failed` |
-/// | `steersman_events_waiting` | what waits to be written |
+/// | `steersman_events_recorded_total` | events recorded |
+/// | `steersman_events_written_total` | successful writes of events |
+/// | `steersman_events_dropped_total` | events that were not written, by `reason`: `limited`, `full`, `failed` |
+/// | `steersman_events_waiting` | events waiting in the queue |
 #[derive(Clone, Debug, Default)]
 pub struct RecorderMetrics(Arc<Mutex<Vec<Weak<super::Shared>>>>);
 
 impl RecorderMetrics {
-    /// Show this one, too. Of recorders with one name the sum is shown.
+    /// Adds a recorder. Recorders with the same name are added up.
     pub fn watch(&self, recorder: &Recorder) {
         self.0.lock().push(Arc::downgrade(&recorder.0));
     }
 
-    /// By name; equal names are summed up, since series are told apart by it.
+    /// Returns the counters by name, with equal names added up.
     fn read(&self) -> Vec<(String, RecorderStats)> {
         let mut all: Vec<(String, RecorderStats)> = Vec::new();
         self.0.lock().retain(|recorder| {
-            let Some(recorder) = recorder.upgrade().map(Recorder) else { return false };
+            let Some(recorder) = recorder.upgrade().map(Recorder) else {
+                return false;
+            };
             let stats = recorder.stats();
             match all.iter_mut().find(|(name, _)| name == recorder.name()) {
                 Some((_, sum)) => sum.add(&stats),
@@ -87,7 +107,7 @@ impl RecorderMetrics {
 
 impl RecorderStats {
     fn add(&mut self, other: &Self) {
-        self.said += other.said;
+        self.recorded += other.recorded;
         self.written += other.written;
         self.repeated += other.repeated;
         self.limited += other.limited;
@@ -106,20 +126,52 @@ impl Collector for RecorderMetrics {
         let of = |name: &str| vec![("reporter", name.to_owned())];
         let mut page = Page(&mut page);
         let mut counter = |named: Named, value: fn(&RecorderStats) -> u64| {
-            page.counters(named, rows.iter().map(|(name, stats)| (of(name), value(stats))))
+            page.counters(
+                named,
+                rows.iter().map(|(name, stats)| (of(name), value(stats))),
+            )
         };
-        counter(("steersman_events_said", "Events of objects that were said"), |stats| stats.said)?;
-        counter(("steersman_events_written", "Writes of events, and of how often they were repeated"), |stats| {
-            stats.written
-        })?;
+        counter(
+            (
+                "steersman_events_recorded",
+                "Number of events that were recorded",
+            ),
+            |stats| stats.recorded,
+        )?;
+        counter(
+            (
+                "steersman_events_written",
+                "Number of writes of events and of their counts",
+            ),
+            |stats| stats.written,
+        )?;
         let dropped = rows.iter().flat_map(|(name, stats)| {
-            let whys = [("limited", stats.limited), ("full", stats.dropped), ("failed", stats.failed)];
-            whys.map(|(why, many)| (vec![("reporter", name.clone()), ("why", why.to_owned())], many))
+            let reasons = [
+                ("limited", stats.limited),
+                ("full", stats.dropped),
+                ("failed", stats.failed),
+            ];
+            reasons.map(|(reason, count)| {
+                (
+                    vec![("reporter", name.clone()), ("reason", reason.to_owned())],
+                    count,
+                )
+            })
         });
-        page.counters(("steersman_events_dropped", "Events that were not written, and why"), dropped)?;
+        page.counters(
+            (
+                "steersman_events_dropped",
+                "Number of events that were not written, by reason",
+            ),
+            dropped,
+        )?;
         page.gauges(
-            ("steersman_events_waiting", "Events that wait to be written"),
-            rows.iter().map(|(name, stats)| (of(name), stats.waiting as f64)),
+            (
+                "steersman_events_waiting",
+                "Number of events that wait to be written",
+            ),
+            rows.iter()
+                .map(|(name, stats)| (of(name), stats.waiting as f64)),
         )
     }
 }

@@ -1,25 +1,27 @@
-//! News from outside the cluster.
+//! Source of events from outside the cluster.
 //!
-//! What holds: who sends never waits, and no destination waits for another: each has a buffer of its own. One that is full keeps the latest event of each object,
-//! so that no object is lost, and memory is bounded by the number of objects.
+//! Invariant: sending never waits, and destinations do not wait for each other: each has its own
+//! buffer. A full buffer keeps the latest event of each object, so no object is lost, and memory is
+//! bounded by the number of objects.
 
-use super::{SelfContained, Source, SourceContext, deliver::Route};
+use super::{SelfContained, Source, SourceContext, deliver::Pipeline};
 use crate::{
     event::Event,
     handler::{Enqueue, Handler},
-    object::{AnyKind, Object, ObjectKey},
+    object::{AnyKind, Object, ObjectId},
     predicate::Predicate,
     workqueue::Key,
 };
 use hashbrown::HashMap;
-use kube_core::GroupVersionKind;
 use parking_lot::Mutex;
 use std::{any::TypeId, any::type_name, collections::VecDeque, fmt, sync::Arc};
 use tokio::{select, sync::Notify};
 
-/// [Generic](Event::Generic) events from outside the cluster, to any number of controllers. Clones share one channel; it closes when the last one is dropped.
+/// Channel of [generic](Event::Generic) events to any number of controllers.
 ///
-/// A name is enough of an object, see [`Object::named`]. For what can be asked for only, such as a clock, use [`from_fn`](super::from_fn).
+/// Use it for events from outside the cluster. Clones share one channel, which closes when the last
+/// one is dropped. The name of an object is sufficient, see [`Object::named`]. For an origin that
+/// must be polled, use [`from_fn`](super::from_fn).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -27,7 +29,7 @@ use tokio::{select, sync::Notify};
 /// use steersman::{prelude::*, source::Channel};
 ///
 /// let (calls, queue) = (Channel::new(1024), WorkQueue::default());
-/// calls.send(Object::named(ObjectKey::new("shop", "front"))); // from an HTTP server, say
+/// calls.send(Object::named(ObjectKey::new("shop", "front"))); // for example from a webhook
 /// calls.source(handler::object()).start(&queue)?; // or let a controller watch it
 /// assert_eq!(queue.get().await.unwrap().name(), "front");
 /// # Ok(())
@@ -35,7 +37,7 @@ use tokio::{select, sync::Notify};
 /// ```
 pub struct Channel<K = AnyKind>(Arc<Sending<K>>);
 
-/// Closes it when nobody can send any more.
+/// Closes the channel when the last sender is dropped.
 struct Sending<K>(Arc<Shared<K>>);
 
 struct Shared<K> {
@@ -45,21 +47,34 @@ struct Shared<K> {
 
 struct State<K> {
     closed: bool,
-    /// What was sent while there was no destination.
+    /// Events that were sent while there was no destination.
     early: Buffer<K>,
-    /// By number.
+    /// Destinations by number.
     destinations: HashMap<u64, (Buffer<K>, Arc<Notify>)>,
     numbers: u64,
 }
 
 impl<K: 'static> Channel<K> {
-    /// `buffer` events for each destination; beyond that, the latest of each object.
+    /// Creates a channel with a buffer of `buffer` events for each destination.
+    ///
+    /// A full buffer keeps the latest event of each object.
     pub fn new(buffer: usize) -> Self {
-        let state = State { closed: false, early: Buffer::default(), destinations: HashMap::new(), numbers: 0 };
-        Self(Arc::new(Sending(Arc::new(Shared { buffer, state: Mutex::new(state) }))))
+        let state = State {
+            closed: false,
+            early: Buffer::default(),
+            destinations: HashMap::new(),
+            numbers: 0,
+        };
+        Self(Arc::new(Sending(Arc::new(Shared {
+            buffer,
+            state: Mutex::new(state),
+        }))))
     }
 
-    /// Never waits. What is sent while there is no destination, or is left when the last one goes, is kept for the next one; what is sent after closing is not told.
+    /// Sends an event to all destinations without waiting.
+    ///
+    /// Events that are sent without a destination, or left over by the last one, are kept for the
+    /// next one. Events after closing are dropped.
     pub fn send(&self, object: impl Into<Object<K>>) {
         let (object, shared) = (object.into(), &*self.0.0);
         let mut state = shared.state.lock();
@@ -70,27 +85,36 @@ impl<K: 'static> Channel<K> {
             state.early.push(object, shared.buffer);
             return;
         }
-        for (buffer, news) in state.destinations.values_mut() {
+        for (buffer, notify) in state.destinations.values_mut() {
             buffer.push(object.clone(), shared.buffer);
-            news.notify_one();
+            notify.notify_one();
         }
     }
 
-    /// Destinations handle what they have, and end.
+    /// Closes the channel. Destinations handle their buffered events, and end.
     pub fn close(&self) {
         self.0.0.close();
     }
 
-    /// A destination, to be watched by one controller: it is told everything that is sent from now on, also before it runs, until it is stopped or dropped.
+    /// Creates a destination, to be watched by one controller.
+    ///
+    /// It receives all events from now on, also before it runs, until it is stopped or dropped.
     pub fn source<R: Key>(&self, handler: impl Handler<K, R>) -> ChannelSource<K, R> {
-        let (shared, news) = (self.0.0.clone(), Arc::new(Notify::new()));
+        let (shared, notify) = (self.0.0.clone(), Arc::new(Notify::new()));
         let mut state = shared.state.lock();
         let buffer = std::mem::take(&mut state.early);
         let number = state.numbers;
         state.numbers += 1;
-        state.destinations.insert(number, (buffer, news.clone()));
+        state.destinations.insert(number, (buffer, notify.clone()));
         drop(state);
-        ChannelSource { destination: Destination { shared, number, news }, route: Route::to(handler) }
+        ChannelSource {
+            destination: Destination {
+                shared,
+                number,
+                notify,
+            },
+            pipeline: Pipeline::new(handler),
+        }
     }
 }
 
@@ -98,7 +122,10 @@ impl<K> Shared<K> {
     fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
-        state.destinations.values().for_each(|(_, news)| news.notify_one());
+        state
+            .destinations
+            .values()
+            .for_each(|(_, notify)| notify.notify_one());
     }
 }
 
@@ -124,17 +151,17 @@ impl<K> fmt::Debug for Channel<K> {
     }
 }
 
-/// See [`Channel::source`].
+/// Source of a [`Channel`], see [`Channel::source`].
 #[must_use = "let a controller watch it, or start it"]
 pub struct ChannelSource<K, R> {
     destination: Destination<K>,
-    route: Route<K, R>,
+    pipeline: Pipeline<K, R>,
 }
 
 impl<K: 'static, R: Key> ChannelSource<K, R> {
-    /// Only events that this accepts as well.
+    /// Adds a predicate. The first predicate that rejects an event drops it.
     pub fn filter(mut self, predicate: impl Predicate<K>) -> Self {
-        self.route.filters.push(Box::new(predicate));
+        self.pipeline.predicates.push(Box::new(predicate));
         self
     }
 }
@@ -143,20 +170,26 @@ impl<K, R> SelfContained for ChannelSource<K, R> {}
 
 impl<K: 'static, R: Key> Source<R> for ChannelSource<K, R> {
     fn name(&self) -> String {
-        kind::<K>().map_or_else(|| "channel source".to_owned(), |kind| format!("channel source: {kind}"))
+        kind::<K>().map_or_else(
+            || "channel source".to_owned(),
+            |kind| format!("channel source: {kind}"),
+        )
     }
 
     async fn run(self, queue: Enqueue<R>, cx: SourceContext) -> anyhow::Result<()> {
-        let Self { destination, route } = self;
-        let delivery = route.open(kind::<K>().unwrap_or("channel"), queue, cx.clone());
-        // There is nothing that all of it was told by.
+        let Self {
+            destination,
+            pipeline,
+        } = self;
+        let delivery = pipeline.connect(kind::<K>().unwrap_or("channel"), queue, cx.clone());
+        // A channel has no initial list.
         cx.synced();
-        while delivery.goes_on().await {
+        while delivery.wait_for_capacity().await {
             match destination.next() {
                 Next::Event(object) => delivery.deliver(&Event::Generic { object }),
                 Next::Wait => select! {
                     () = cx.stopped() => break,
-                    () = destination.news.notified() => {}
+                    () = destination.notify.notified() => {}
                 },
                 Next::Closed => break,
             }
@@ -167,21 +200,23 @@ impl<K: 'static, R: Key> Source<R> for ChannelSource<K, R> {
 
 impl<K, R> fmt::Debug for ChannelSource<K, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChannelSource").field("number", &self.destination.number).finish_non_exhaustive()
+        f.debug_struct("ChannelSource")
+            .field("number", &self.destination.number)
+            .finish_non_exhaustive()
     }
 }
 
-/// What the type is called, if it is one.
+/// Returns the name of the type, unless it stands for any kind.
 fn kind<K: 'static>() -> Option<&'static str> {
     let name = type_name::<K>();
     (TypeId::of::<K>() != TypeId::of::<AnyKind>()).then(|| name.rsplit("::").next().unwrap_or(name))
 }
 
-/// One buffer, for as long as somebody reads it.
+/// Buffer of one source, removed when this is dropped.
 struct Destination<K> {
     shared: Arc<Shared<K>>,
     number: u64,
-    news: Arc<Notify>,
+    notify: Arc<Notify>,
 }
 
 enum Next<K> {
@@ -193,7 +228,10 @@ enum Next<K> {
 impl<K: 'static> Destination<K> {
     fn next(&self) -> Next<K> {
         let mut state = self.shared.state.lock();
-        let event = state.destinations.get_mut(&self.number).and_then(|(buffer, _)| buffer.pop());
+        let event = state
+            .destinations
+            .get_mut(&self.number)
+            .and_then(|(buffer, _)| buffer.pop());
         match event {
             Some(event) => Next::Event(event),
             None if state.closed => Next::Closed,
@@ -213,52 +251,48 @@ impl<K> Drop for Destination<K> {
             std::mem::swap(&mut state.early, left);
         }
         drop(state);
-        // Not under the lock: objects may be large.
+        // Objects may be large, so drop them without the lock.
         drop(gone);
     }
 }
 
-/// Which object: one whose type says nothing of its kind is named by that, too.
-type Name = (Option<GroupVersionKind>, ObjectKey);
-
-fn name<K: 'static>(object: &Object<K>) -> Name {
-    let gvk = if TypeId::of::<K>() == TypeId::of::<AnyKind>() { object.gvk() } else { None };
-    (gvk, object.key().clone())
-}
-
-/// Events in order. What is in `latest` is where the last event of an object is.
+/// Events in order, and the position of the latest event of each object.
 struct Buffer<K> {
     events: VecDeque<Object<K>>,
-    /// The number of the first event; the others follow.
+    /// Number of the first event; the others follow.
     first: u64,
-    latest: HashMap<Name, u64>,
+    latest: HashMap<ObjectId, u64>,
 }
 
 impl<K> Default for Buffer<K> {
     fn default() -> Self {
-        Self { events: VecDeque::new(), first: 0, latest: HashMap::new() }
+        Self {
+            events: VecDeque::new(),
+            first: 0,
+            latest: HashMap::new(),
+        }
     }
 }
 
 impl<K: 'static> Buffer<K> {
-    /// When there are so many, one of the same object takes the place of the last.
+    /// Adds an event. If the buffer is full, it replaces the latest of the same object.
     fn push(&mut self, object: Object<K>, full: usize) {
-        let (next, name) = (self.first + self.events.len() as u64, name(&object));
+        let (next, id) = (self.first + self.events.len() as u64, object.id());
         if self.events.len() >= full
-            && let Some(place) = self.latest.get(&name)
+            && let Some(place) = self.latest.get(&id)
         {
             self.events[(place - self.first) as usize] = object;
             return;
         }
-        self.latest.insert(name, next);
+        self.latest.insert(id, next);
         self.events.push_back(object);
     }
 
     fn pop(&mut self) -> Option<Object<K>> {
         let object = self.events.pop_front()?;
-        let name = name(&object);
-        if self.latest.get(&name) == Some(&self.first) {
-            self.latest.remove(&name);
+        let id = object.id();
+        if self.latest.get(&id) == Some(&self.first) {
+            self.latest.remove(&id);
         }
         self.first += 1;
         Some(object)

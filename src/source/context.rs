@@ -1,9 +1,10 @@
-//! One watch, from inside: what it may ask and say, and what becomes of that.
+//! State of one watch, as the source sees it.
 //!
-//! What holds: `end` is set once, when no call of a handler can begin any more; `synced` never goes back.
+//! Invariant: `end` is set once, when no further call of a handler can start. `synced` is never
+//! reset.
 
 use super::{WatchError, WatchState, WatchStats};
-use crate::{cache::Cache, handler::Laters};
+use crate::{cache::Cache, handler::Retrier};
 use std::{
     fmt,
     sync::{
@@ -15,40 +16,54 @@ use std::{
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-/// What a running source may ask and say. Clones mean the same watch.
+/// Interface of a running source to its watch. Clones refer to the same watch.
 #[derive(Clone)]
-pub struct SourceContext(pub(super) Arc<Watching>);
+pub struct SourceContext(pub(super) Arc<WatchInner>);
 
 impl SourceContext {
-    /// The controller's cache, if it has one.
+    /// Returns the cache of the controller, if it has one.
     pub fn cache(&self) -> Option<&Cache> {
         self.0.cache.as_ref()
     }
 
-    /// The initial events are through. What they left to [`Enqueue::later`](crate::handler::Enqueue::later) is waited for.
+    /// Reports that the initial events were delivered.
+    ///
+    /// The watch is synced once the first attempts of their
+    /// [`Enqueue::add_async`](crate::handler::Enqueue::add_async) are made.
     pub fn synced(&self) {
         self.0.status.send_modify(|status| {
-            status.claimed = true;
-            status.trouble = None;
+            status.reported_synced = true;
+            status.degraded = None;
         });
     }
 
-    /// Something is wrong, and being tried again: the watch's state until the next [`Self::synced`].
+    /// Reports an error that is being retried.
+    ///
+    /// It is the state of the watch until the next [`Self::synced`].
     pub fn degraded(&self, error: impl Into<anyhow::Error>) {
         let error = format!("{:#}", error.into());
         self.0.status.send_modify(|status| {
-            status.known = true;
-            let since = status.trouble.as_ref().map_or_else(SystemTime::now, |(since, _)| *since);
-            status.trouble = Some((since, error));
+            status.reported = true;
+            let since = status
+                .degraded
+                .as_ref()
+                .map_or_else(SystemTime::now, |(since, _)| *since);
+            status.degraded = Some((since, error));
         });
     }
 
-    /// How things are is known, though it is not synced: who can do without it waits for nothing more.
-    pub(super) fn known(&self) {
-        self.0.status.send_modify(|status| status.known = true);
+    /// Ends the state of [`Self::degraded`].
+    #[cfg(feature = "kube-runtime")]
+    pub(super) fn recovered(&self) {
+        self.0.status.send_modify(|status| status.degraded = None);
     }
 
-    /// Resolves when the source is to end. Soon after, its future is dropped.
+    /// Reports that the state is known but not synced, so an optional watch is ready.
+    pub(super) fn reported(&self) {
+        self.0.status.send_modify(|status| status.reported = true);
+    }
+
+    /// Waits until the source should end. Its future is dropped shortly afterwards.
     pub async fn stopped(&self) {
         self.0.stop.cancelled().await;
     }
@@ -57,8 +72,8 @@ impl SourceContext {
         self.0.stop.is_cancelled()
     }
 
-    /// Ask this how things are, instead of being told.
-    pub(super) fn ask(&self, health: impl Fn() -> Health + Send + Sync + 'static) {
+    /// Sets a function that returns the state of the source.
+    pub(super) fn set_health(&self, health: impl Fn() -> Health + Send + Sync + 'static) {
         drop(self.0.health.set(Box::new(health)));
     }
 
@@ -70,7 +85,7 @@ impl SourceContext {
         self.0.controller()
     }
 
-    pub(super) fn counters(&self) -> &Counters {
+    pub(super) fn counters(&self) -> &WatchCounters {
         &self.0.counters
     }
 }
@@ -81,10 +96,10 @@ impl fmt::Debug for SourceContext {
     }
 }
 
-/// How what a source depends on is.
+/// State of what a source depends on.
 pub(super) enum Health {
     Good,
-    /// Not there yet, and nobody's fault.
+    /// The dependency is not available yet, which is not an error.
     Waiting(String),
     Bad {
         since: SystemTime,
@@ -92,54 +107,59 @@ pub(super) enum Health {
     },
 }
 
-pub(crate) struct Watching {
+pub(crate) struct WatchInner {
     pub(super) name: String,
-    /// Whose it is, if it is a controller's.
+    /// Name of the controller, if the source has one.
     pub(super) controller: OnceLock<Arc<str>>,
     pub(super) cache: Option<Cache>,
     pub(super) sync_timeout: Duration,
     pub(super) optional: bool,
     pub(super) stop: CancellationToken,
-    pub(super) status: watch::Sender<Status>,
-    pub(super) counters: Counters,
-    pub(super) laters: Laters,
+    pub(super) status: watch::Sender<WatchStatus>,
+    pub(super) counters: WatchCounters,
+    pub(super) retrier: Retrier,
     health: OnceLock<Box<dyn Fn() -> Health + Send + Sync>>,
 }
 
 #[derive(Default)]
-pub(super) struct Status {
-    /// When it began to run.
-    pub(super) begun: Option<Instant>,
-    /// The source says that it is synced.
-    pub(super) claimed: bool,
-    /// It is, and what handlers left for later was attempted.
+pub(super) struct WatchStatus {
+    /// Time at which the source started to run.
+    pub(super) started_at: Option<Instant>,
+    /// Whether the source has reported that it is synced.
+    pub(super) reported_synced: bool,
+    /// Whether the source is synced and first attempts of asynchronous mappings are made.
     pub(super) synced: bool,
-    /// There was something to say of it, good or bad.
-    pub(super) known: bool,
-    pub(super) trouble: Option<(SystemTime, String)>,
-    pub(super) end: Option<End>,
+    /// Whether the source has reported success or an error.
+    pub(super) reported: bool,
+    pub(super) degraded: Option<(SystemTime, String)>,
+    pub(super) end: Option<WatchEnd>,
 }
 
 #[derive(Clone)]
-pub(super) enum End {
+pub(super) enum WatchEnd {
     Stopped,
     Failed(Arc<anyhow::Error>),
 }
 
-impl Status {
-    /// Nothing is left to wait for.
+impl WatchStatus {
+    /// Returns whether the watch is synced or ended.
     pub(super) fn is_settled(&self) -> bool {
         self.synced || self.end.is_some()
     }
 
-    /// Nothing is left to wait for by who can do without.
-    pub(super) fn is_known(&self) -> bool {
-        self.known || self.is_settled()
+    /// Returns whether an optional watch need not be waited for any longer.
+    pub(super) fn is_reported(&self) -> bool {
+        self.reported || self.is_settled()
     }
 }
 
-impl Watching {
-    pub(super) fn new(name: String, cache: Option<Cache>, sync_timeout: Duration, optional: bool) -> Self {
+impl WatchInner {
+    pub(super) fn new(
+        name: String,
+        cache: Option<Cache>,
+        sync_timeout: Duration,
+        optional: bool,
+    ) -> Self {
         Self {
             name,
             controller: OnceLock::new(),
@@ -148,8 +168,8 @@ impl Watching {
             optional,
             stop: CancellationToken::new(),
             status: watch::Sender::default(),
-            counters: Counters::default(),
-            laters: Laters::default(),
+            counters: WatchCounters::default(),
+            retrier: Retrier::default(),
             health: OnceLock::new(),
         }
     }
@@ -163,18 +183,23 @@ impl Watching {
     }
 
     pub(super) fn stats(&self) -> WatchStats {
-        let Counters { events, dropped, panics, undecoded } = &self.counters;
+        let WatchCounters {
+            events,
+            dropped,
+            panics,
+            undecoded,
+        } = &self.counters;
         WatchStats {
             events: events.load(Relaxed),
             dropped: dropped.load(Relaxed),
             panics: panics.load(Relaxed),
             undecoded: undecoded.load(Relaxed),
-            failures: self.laters.failures(),
-            given_up: self.laters.given_up(),
+            failures: self.retrier.failed_attempts(),
+            dropped_mappings: self.retrier.dropped_mappings(),
         }
     }
 
-    pub(super) fn changes(&self) -> watch::Receiver<Status> {
+    pub(super) fn changes(&self) -> watch::Receiver<WatchStatus> {
         self.status.subscribe()
     }
 
@@ -183,7 +208,7 @@ impl Watching {
         if let Some(end) = status.end.clone() {
             return end.into();
         }
-        if let Some((since, error)) = status.trouble.clone() {
+        if let Some((since, error)) = status.degraded.clone() {
             return WatchState::Degraded { since, error };
         }
         let synced = status.synced;
@@ -199,38 +224,42 @@ impl Watching {
         self.health.get().map_or(Health::Good, |health| health())
     }
 
-    /// Told to stop; over already if it never began.
+    /// Stops the watch. One that has not started ends immediately.
     pub(super) fn stop(&self) {
         self.stop.cancel();
         self.status.send_if_modified(|status| {
-            let over = status.begun.is_none() && status.end.is_none();
-            if over {
-                status.end = Some(End::Stopped);
+            let not_started = status.started_at.is_none() && status.end.is_none();
+            if not_started {
+                status.end = Some(WatchEnd::Stopped);
             }
-            over
+            not_started
         });
     }
 
-    pub(super) async fn until_claimed(&self) {
-        drop(self.changes().wait_for(|status| status.claimed).await);
+    pub(super) async fn wait_reported_synced(&self) {
+        drop(
+            self.changes()
+                .wait_for(|status| status.reported_synced)
+                .await,
+        );
     }
 
     pub(super) fn publish_synced(&self) {
         self.status.send_modify(|status| status.synced = true);
     }
 
-    /// False if it was stopped before.
-    pub(super) fn begin(&self) -> bool {
+    /// Marks the watch as started; returns false if it was stopped before.
+    pub(super) fn start(&self) -> bool {
         self.status.send_if_modified(|status| {
             let begins = status.end.is_none();
             if begins {
-                status.begun = Some(Instant::now());
+                status.started_at = Some(Instant::now());
             }
             begins
         })
     }
 
-    pub(super) fn end(&self, end: End) {
+    pub(super) fn end(&self, end: WatchEnd) {
         self.status.send_if_modified(|status| {
             let first = status.end.is_none();
             if first {
@@ -240,42 +269,52 @@ impl Watching {
         });
     }
 
-    /// What whoever waited for a sync is told.
+    /// Returns the result for callers that wait until the watch is synced.
     pub(super) fn outcome(&self) -> Result<(), WatchError> {
         let status = self.status.borrow();
         match &status.end {
-            Some(End::Failed(error)) => {
-                Err(WatchError::Failed { source_name: self.name.clone(), error: error.clone() })
-            }
-            Some(End::Stopped) if !status.synced => Err(WatchError::Stopped { source_name: self.name.clone() }),
+            Some(WatchEnd::Failed(error)) => Err(WatchError::Failed {
+                source_name: self.name.clone(),
+                error: error.clone(),
+            }),
+            Some(WatchEnd::Stopped) if !status.synced => Err(WatchError::Stopped {
+                source_name: self.name.clone(),
+            }),
             _ => Ok(()),
         }
     }
 
     pub(super) fn timed_out(&self) -> WatchError {
-        let trouble = self.status.borrow().trouble.clone();
-        let last_error = match (trouble, self.health()) {
-            (Some((_, error)), _) | (None, Health::Bad { error, .. } | Health::Waiting(error)) => error,
-            (None, Health::Good) if self.status.borrow().claimed => {
-                "what its handler left for later was not attempted yet: is `Enqueue::later` given something that hangs?"
+        let degraded = self.status.borrow().degraded.clone();
+        let last_error = match (degraded, self.health()) {
+            (Some((_, error)), _) | (None, Health::Bad { error, .. } | Health::Waiting(error)) => {
+                error
+            }
+            (None, Health::Good) if self.status.borrow().reported_synced => {
+                "an async mapping of its handler is not attempted yet; check the futures of \
+                 `Enqueue::add_async`"
                     .into()
             }
             (None, Health::Good) if self.health.get().is_some() => {
-                "its handler is not through with the first events".into()
+                "its handler has not processed the initial events".into()
             }
             (None, Health::Good) => {
-                "the first events are not through yet: a source says so by `SourceContext::synced`, \
-                                     or by returning"
+                "the initial events are not complete; a source reports them by \
+                 `SourceContext::synced` or by returning"
                     .into()
             }
         };
-        WatchError::Timeout { source_name: self.name.clone(), limit: self.sync_timeout, last_error }
+        WatchError::Timeout {
+            source_name: self.name.clone(),
+            limit: self.sync_timeout,
+            last_error,
+        }
     }
 }
 
-/// What a source has counted.
+/// Counters of a source.
 #[derive(Default)]
-pub(super) struct Counters {
+pub(super) struct WatchCounters {
     pub(super) events: AtomicU64,
     pub(super) dropped: AtomicU64,
     pub(super) panics: AtomicU64,

@@ -1,11 +1,11 @@
-//! From events to requests: predicates, then the handler, with every panic contained.
+//! Delivery of events: predicates, then the handler, with panics caught.
 
-use super::{SourceContext, context::Counters};
+use super::{SourceContext, context::WatchCounters};
 use crate::{
-    caught::words,
     event::Event,
-    handler::{Enqueue, Handler, Subject, Verb},
+    handler::{Enqueue, EventKind, Handler, Subject},
     object::{AnyKind, DecodeError},
+    panic_message::panic_message,
     predicate::Predicate,
     workqueue::Key,
 };
@@ -15,55 +15,75 @@ use std::{
 };
 use tokio::{select, task::consume_budget};
 
-/// Which events count, and what becomes of them.
-pub(super) struct Route<K, R> {
-    /// For every kind; they are asked first.
-    pub(super) global: Vec<Arc<dyn Predicate<AnyKind>>>,
-    pub(super) filters: Vec<Box<dyn Predicate<K>>>,
+/// Predicates and handler of a watch.
+pub(super) struct Pipeline<K, R> {
+    /// Predicates of the controller, evaluated first.
+    pub(super) controller_predicates: Vec<Arc<dyn Predicate<AnyKind>>>,
+    pub(super) predicates: Vec<Box<dyn Predicate<K>>>,
     pub(super) handler: Box<dyn Handler<K, R>>,
 }
 
-impl<K: 'static, R: Key> Route<K, R> {
-    pub(super) fn to(handler: impl Handler<K, R>) -> Self {
-        Self { global: Vec::new(), filters: Vec::new(), handler: Box::new(handler) }
+impl<K: 'static, R: Key> Pipeline<K, R> {
+    pub(super) fn new(handler: impl Handler<K, R>) -> Self {
+        Self {
+            controller_predicates: Vec::new(),
+            predicates: Vec::new(),
+            handler: Box::new(handler),
+        }
     }
 
-    /// From a source that runs. `about` is what its events are of, mostly a kind.
-    pub(super) fn open(self, about: &str, queue: Enqueue<R>, cx: SourceContext) -> Delivery<K, R> {
-        Delivery { route: self, subject: Subject::new(about), queue, cx }
+    /// Connects a running source. `about` describes its events, usually a kind.
+    pub(super) fn connect(
+        self,
+        about: &str,
+        queue: Enqueue<R>,
+        cx: SourceContext,
+    ) -> Delivery<K, R> {
+        Delivery {
+            pipeline: self,
+            subject: Subject::new(about),
+            queue,
+            cx,
+        }
     }
 
     fn accepts(&self, event: &Event<K>) -> bool {
-        let globally = self.global.is_empty() || {
+        let globally = self.controller_predicates.is_empty() || {
             let erased = event.erase();
-            self.global.iter().all(|predicate| predicate.accepts(&erased))
+            self.controller_predicates
+                .iter()
+                .all(|predicate| predicate.accepts(&erased))
         };
-        globally && self.filters.iter().all(|predicate| predicate.accepts(event))
+        globally
+            && self
+                .predicates
+                .iter()
+                .all(|predicate| predicate.accepts(event))
     }
 }
 
-/// A [`Route`] that is in use.
+/// A [`Pipeline`] in use by a running source.
 pub(super) struct Delivery<K, R> {
-    route: Route<K, R>,
+    pipeline: Pipeline<K, R>,
     subject: Arc<Subject>,
     queue: Enqueue<R>,
     cx: SourceContext,
 }
 
 impl<K: 'static, R: Key> Delivery<K, R> {
-    /// True when the next event may be delivered, false if there is to be none: the source was stopped.
-    pub(super) async fn goes_on(&self) -> bool {
-        // Events that are there already never wait: whoever shares the thread gets a turn, and a stop is seen.
+    /// Waits until the next event may be delivered; returns false if stopped.
+    pub(super) async fn wait_for_capacity(&self) -> bool {
+        // Buffered events never wait, so yield to other tasks and to a stop.
         consume_budget().await;
-        // Mostly there is room, and nobody has to be asked to be woken.
+        // Usually there is capacity, and no waker needs to be registered.
         select! {
             biased;
-            () = self.queue.room() => !self.cx.is_stopped(),
+            () = self.queue.capacity() => !self.cx.is_stopped(),
             () = self.cx.stopped() => false,
         }
     }
 
-    /// One event. A panic costs it, and nothing else.
+    /// Delivers one event. If a predicate or the handler panics, the event is dropped.
     pub(super) fn deliver(&self, event: &Event<K>) {
         let object = event.object();
         let _entered = tracing::debug_span!(
@@ -73,17 +93,24 @@ impl<K: 'static, R: Key> Delivery<K, R> {
             kind = self.subject.name(),
             namespace = object.namespace(),
             name = object.name(),
-            event = Verb::of(event).text(),
+            event = EventKind::of(event).text(),
         )
         .entered();
-        let Counters { events, dropped, panics, .. } = self.cx.counters();
+        let WatchCounters {
+            events,
+            dropped,
+            panics,
+            ..
+        } = self.cx.counters();
         events.fetch_add(1, Relaxed);
-        let mut who = "predicate";
+        let mut callee = "predicate";
         let delivered = catch_unwind(AssertUnwindSafe(|| {
-            let accepted = self.route.accepts(event);
+            let accepted = self.pipeline.accepts(event);
             if accepted {
-                who = "handler";
-                self.route.handler.handle(event, &self.queue.because(&self.subject, event));
+                callee = "handler";
+                self.pipeline
+                    .handler
+                    .handle(event, &self.queue.because(&self.subject, event));
             }
             accepted
         }));
@@ -91,28 +118,36 @@ impl<K: 'static, R: Key> Delivery<K, R> {
             Ok(accepted) => {
                 dropped.fetch_add(u64::from(!accepted), Relaxed);
                 if let Some(error) = event.failed_decode() {
-                    self.note_failed_decode(event, &error, who);
+                    self.record_decode_failure(event, &error, callee);
                 }
             }
             Err(panic) => {
                 panics.fetch_add(1, Relaxed);
                 let (controller, source) = (self.cx.controller(), self.cx.name());
-                let (object, panic) = (object.key(), words(&*panic));
-                tracing::error!(controller, source, %object, panic, who, "a panic has cost an event");
+                tracing::error!(
+                    controller,
+                    source,
+                    kind = self.subject.name(),
+                    namespace = object.namespace(),
+                    name = object.name(),
+                    error = panic_message(&*panic),
+                    callee,
+                    "predicate or handler panicked, event dropped"
+                );
             }
         }
     }
 
-    /// Counts and logs an event that `who` could not decode.
-    fn note_failed_decode(&self, event: &Event<K>, error: &DecodeError, who: &str) {
+    /// Counts and logs an event that `callee` could not decode.
+    fn record_decode_failure(&self, event: &Event<K>, error: &DecodeError, callee: &str) {
         let count = self.cx.counters().undecoded.fetch_add(1, Relaxed) + 1;
         let (controller, kind) = (self.cx.controller(), self.subject.name());
         let (namespace, name) = (event.object().namespace(), event.object().name());
-        // A handler that is behind can have a million of them.
+        // Log sparsely: a slow handler can have a million of such events.
         if count.is_power_of_two() {
-            tracing::warn!(controller, kind, namespace, name, %error, who, count, "decoding deleted object failed");
+            tracing::warn!(controller, kind, namespace, name, %error, callee, count, "decoding object without body failed");
         } else {
-            tracing::debug!(controller, kind, namespace, name, %error, who, count, "decoding deleted object failed");
+            tracing::debug!(controller, kind, namespace, name, %error, callee, count, "decoding object without body failed");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! One watch, from outside.
+//! Handle of one watch.
 
-use super::context::{End, Status, Watching};
+use super::context::{WatchEnd, WatchInner, WatchStatus};
 use crate::cache::CacheError;
 use std::{
     fmt,
@@ -10,17 +10,19 @@ use std::{
 };
 use tokio::time::timeout_at;
 
-/// One watch. Dropping it changes nothing; [`Self::stop`] ends the watch, [`Self::scoped`] ties it to a scope. Clones mean the same one.
+/// Handle of one watch. Clones refer to the same watch.
+///
+/// Dropping it does not stop the watch. Use [`Self::stop`] or [`Self::scoped`].
 #[derive(Clone)]
-pub struct WatchHandle(pub(super) Arc<Watching>);
+pub struct WatchHandle(pub(super) Arc<WatchInner>);
 
 impl WatchHandle {
-    /// The source's.
+    /// Returns the name of the source.
     pub fn name(&self) -> &str {
         self.0.name()
     }
 
-    /// Whether a controller starts without it.
+    /// Returns whether a controller starts without the watch.
     ///
     /// True if the watch is [`optional`](crate::cache::Select::optional), or uses the cache of an
     /// [added cluster](crate::manager::ManagerHandle::add_cluster).
@@ -28,32 +30,49 @@ impl WatchHandle {
         self.0.optional
     }
 
-    /// How it is.
+    /// Returns the current state of the watch.
     pub fn state(&self) -> WatchState {
         self.0.state()
     }
 
-    /// What it has done.
+    /// Returns the counters of the watch.
     pub fn stats(&self) -> WatchStats {
         self.0.stats()
     }
 
-    /// Until the initial events went through the handler; waits for a controller that does not run yet. After the sync timeout, counted from when the source
-    /// began, it is an error that says why, in the server's words if it has said something; the watch goes on trying.
+    /// Waits until the handler has processed the initial events.
+    ///
+    /// If the controller does not run yet, this also waits for its start.
+    ///
+    /// # Errors
+    /// After the sync timeout, counted from the start of the source, the last error. The watch
+    /// continues to retry.
     pub async fn await_synced(&self) -> Result<(), WatchError> {
-        if self.in_time(Status::is_settled).await { self.0.outcome() } else { Err(self.0.timed_out()) }
+        if self.within_sync_timeout(WatchStatus::is_settled).await {
+            self.0.outcome()
+        } else {
+            Err(self.0.timed_out())
+        }
     }
 
-    /// Until there is nothing to wait for by who can do without it: it is synced, in trouble or over, or the sync timeout is.
-    pub(crate) async fn await_known(&self) {
-        self.in_time(Status::is_known).await;
+    /// Waits until the watch is synced, degraded or ended.
+    ///
+    /// Returns after the sync timeout at the latest.
+    pub(crate) async fn await_reported(&self) {
+        self.within_sync_timeout(WatchStatus::is_reported).await;
     }
 
-    /// Until it is so; false if the sync timeout, counted from when the source began, was over before.
-    async fn in_time(&self, is_so: fn(&Status) -> bool) -> bool {
+    /// Waits for a condition; returns false after the sync timeout.
+    ///
+    /// The timeout is counted from the start of the source.
+    async fn within_sync_timeout(&self, is_so: fn(&WatchStatus) -> bool) -> bool {
         let mut changes = self.0.changes();
-        let begun = changes.wait_for(|status| is_so(status) || status.begun.is_some()).await;
-        let deadline = begun.ok().and_then(|status| status.begun?.checked_add(self.0.sync_timeout));
+        let begun = changes
+            .wait_for(|status| is_so(status) || status.started_at.is_some())
+            .await;
+        let deadline = begun
+            .ok()
+            .and_then(|status| status.started_at?.checked_add(self.0.sync_timeout));
         let so = changes.wait_for(is_so);
         match deadline {
             Some(deadline) => timeout_at(deadline, so).await.is_ok(),
@@ -61,14 +80,21 @@ impl WatchHandle {
         }
     }
 
-    /// When this returns, no call of its handler will begin. Its informer goes, too, if nobody else uses it. Not from within its own handler: it would wait
-    /// for itself.
+    /// Stops the watch, and waits until its handler is not called any more.
+    ///
+    /// An informer without other users stops, too. Do not call it from the handler of the watch: it
+    /// would wait for itself.
     pub async fn stop(&self) {
         self.0.stop();
-        drop(self.0.changes().wait_for(|status| status.end.is_some()).await);
+        drop(
+            self.0
+                .changes()
+                .wait_for(|status| status.end.is_some())
+                .await,
+        );
     }
 
-    /// Told to stop, and not waited for.
+    /// Stops the watch without waiting.
     pub(crate) fn end(&self) {
         self.0.stop();
     }
@@ -77,12 +103,12 @@ impl WatchHandle {
         self.0.changes().borrow().end.is_some()
     }
 
-    /// By being stopped, or because it had nothing more to tell.
+    /// Returns whether the watch was stopped, or its source ended without an error.
     pub(crate) fn has_stopped(&self) -> bool {
-        matches!(self.0.changes().borrow().end, Some(End::Stopped))
+        matches!(self.0.changes().borrow().end, Some(WatchEnd::Stopped))
     }
 
-    /// Stop it when this is dropped.
+    /// Returns a guard that stops the watch when it is dropped.
     pub fn scoped(self) -> ScopedWatch {
         ScopedWatch(self)
     }
@@ -90,17 +116,20 @@ impl WatchHandle {
 
 impl fmt::Debug for WatchHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WatchHandle").field("name", &self.name()).field("state", &self.state()).finish()
+        f.debug_struct("WatchHandle")
+            .field("name", &self.name())
+            .field("state", &self.state())
+            .finish()
     }
 }
 
-/// See [`WatchHandle::scoped`].
+/// Guard that stops a watch when it is dropped, see [`WatchHandle::scoped`].
 #[derive(Debug)]
 #[must_use = "the watch stops when this is dropped"]
 pub struct ScopedWatch(WatchHandle);
 
 impl ScopedWatch {
-    /// The watch itself.
+    /// Returns the handle of the watch.
     pub fn handle(&self) -> &WatchHandle {
         &self.0
     }
@@ -112,115 +141,131 @@ impl Drop for ScopedWatch {
     }
 }
 
-/// How a watch is.
+/// State of a watch.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum WatchState {
-    /// Waiting for its controller to run, or for the first events to be through; also of a kind that does not exist yet.
+    /// Waits for the controller, the initial events, or a missing kind.
     Starting,
-    /// The initial events are through, and all is well.
+    /// The initial events were processed, and there is no error.
     Synced,
-    /// Something is wrong, and being tried again.
+    /// An error is being retried.
     Degraded {
-        /// Since when.
+        /// Time of the first error.
         since: SystemTime,
-        /// In the server's own words.
+        /// Last error, with the message of the API server if there is one.
         error: String,
     },
-    /// It ended with an error, and is not tried again.
+    /// The source failed and is not retried.
     Failed(Arc<anyhow::Error>),
-    /// It was stopped, or had nothing more to tell.
+    /// The watch was stopped, or its source has ended.
     Stopped,
 }
 
-/// What a watch has done.
+/// Counters of a watch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct WatchStats {
-    /// Events that came.
+    /// Events that were received.
     pub events: u64,
-    /// Those of them that a predicate rejected.
+    /// Events that a predicate rejected.
     pub dropped: u64,
-    /// Panics of predicates and handlers; the event is lost each time.
+    /// Panics of predicates and handlers, each of which dropped an event.
     pub panics: u64,
-    /// Events of deleted objects that a predicate or handler could not decode, because only their metadata was kept. [`Event`](crate::event::Event) describes when
-    /// that is so.
+    /// Events that a predicate or handler could not decode.
+    ///
+    /// Their body was dropped, see
+    /// [`DecodeError::BodyDropped`](crate::object::DecodeError::BodyDropped).
     pub undecoded: u64,
-    /// Attempts of [`Enqueue::later`](crate::handler::Enqueue::later) that failed.
+    /// Failed attempts of [`Enqueue::add_async`](crate::handler::Enqueue::add_async).
     pub failures: u64,
-    /// Attempts of [`Enqueue::later`](crate::handler::Enqueue::later) that were dropped after they failed:
-    /// outside of an event because 1,024 others were failing, or because the object is deleted and cannot
-    /// be decoded.
-    pub given_up: u64,
+    /// Asynchronous mappings that were dropped after they failed.
+    ///
+    /// A failing [`Enqueue::add_async`](crate::handler::Enqueue::add_async) is dropped if an object
+    /// of its event cannot be decoded. Outside of an event, it is dropped if 1,024 others are
+    /// failing.
+    pub dropped_mappings: u64,
 }
 
 impl AddAssign for WatchStats {
     fn add_assign(&mut self, other: Self) {
-        let Self { events, dropped, panics, undecoded, failures, given_up } = other;
+        let Self {
+            events,
+            dropped,
+            panics,
+            undecoded,
+            failures,
+            dropped_mappings,
+        } = other;
         self.events += events;
         self.dropped += dropped;
         self.panics += panics;
         self.undecoded += undecoded;
         self.failures += failures;
-        self.given_up += given_up;
+        self.dropped_mappings += dropped_mappings;
     }
 }
 
-/// Why there is no watch, or none that works.
+/// Error of a watch.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WatchError {
-    /// The controller ended before.
-    #[error("controller {0} has stopped: nothing can be watched by it any more")]
+    /// The controller has stopped.
+    #[error("cannot add a source to controller {0}: the controller has stopped")]
     ControllerStopped(String),
-    /// Its handle was taken from a builder that was dropped.
-    #[error("controller {0} was never built: finish its builder with `build`")]
+    /// The builder of the controller was dropped.
+    #[error(
+        "cannot add a source to controller {0}: it was never built; finish its builder with `build`"
+    )]
     NeverBuilt(String),
-    /// A kind has to come from a cache.
-    #[error("{source_name}: no cache: use `Kind::with_cache`, or give the builder one")]
+    /// The source needs a cache.
+    #[error(
+        "cannot start {source_name}: no cache set; use `Kind::with_cache`, or pass a cache to the \
+         builder"
+    )]
     NoCache {
-        /// Of the source.
+        /// Name of the source.
         source_name: String,
     },
-    /// It may still sync later.
-    #[error("{source_name}: not synced within {} s: {last_error}", limit.as_secs_f64())]
+    /// The watch was not synced in time. It continues to retry.
+    #[error("{source_name} not synced after {} s: {last_error}", limit.as_secs_f64())]
     Timeout {
-        /// Of the source.
+        /// Name of the source.
         source_name: String,
-        /// The sync timeout.
+        /// Sync timeout.
         limit: Duration,
-        /// Why, in the server's words if it has said something.
+        /// Last error, with the message of the API server if there is one.
         last_error: String,
     },
-    /// The cache does not take the selection.
+    /// The cache rejects the selectors or options of the watch.
     #[error("{source_name}: {error}")]
     Cache {
-        /// Of the source.
+        /// Name of the source.
         source_name: String,
         /// Error of the cache.
         error: Arc<CacheError>,
     },
-    /// It ended with an error.
+    /// The source failed.
     #[error("{source_name}: {error:#}")]
     Failed {
-        /// Of the source.
+        /// Name of the source.
         source_name: String,
-        /// What it ended with.
+        /// Error of the source.
         error: Arc<anyhow::Error>,
     },
-    /// It was stopped before.
-    #[error("{source_name}: stopped before it was synced")]
+    /// The watch was stopped before it was synced.
+    #[error("{source_name} stopped before it was synced")]
     Stopped {
-        /// Of the source.
+        /// Name of the source.
         source_name: String,
     },
 }
 
-impl From<End> for WatchState {
-    fn from(end: End) -> Self {
+impl From<WatchEnd> for WatchState {
+    fn from(end: WatchEnd) -> Self {
         match end {
-            End::Stopped => Self::Stopped,
-            End::Failed(error) => Self::Failed(error),
+            WatchEnd::Stopped => Self::Stopped,
+            WatchEnd::Failed(error) => Self::Failed(error),
         }
     }
 }

@@ -1,18 +1,29 @@
-//! Where events come from. A source is a future that adds requests to a queue, and what it started ends with it.
+//! Sources: deliver events and enqueue requests.
 //!
-//! | use | for | a controller's start waits |
+//! | source | events | a controller's start waits until |
 //! |---|---|---|
-//! | [`Kind`] | objects in the cluster, from the controller's cache; a [`Watch`] says which of their events count | until all that is there was handled; if it is [`optional`](crate::cache::Select::optional), only until it is known how it is |
-//! | [`Kind::with_cache`] | the same from a cache of your own: another cluster, or no controller at all | the same; for an [added cluster](crate::manager::ManagerHandle::add_cluster) only until it is synced or fails |
-//! | [`informer()`] | an [`Informer`](crate::cache::Informer) that you hold | no |
-//! | [`Channel`] | news from outside the cluster, such as webhooks | no |
-//! | [`from_fn`], or a [`Source`] of your own | everything else: clocks, message buses, fakes in tests | until it says so, or returns |
+//! | [`Kind`] | objects from the controller's cache, filtered by a [`Watch`] | all are handled |
+//! | [`Kind::with_cache`] | objects from another cache | all are handled |
+//! | [`informer()`] | objects of an [`Informer`] that the caller holds | does not wait |
+//! | `stream` | a watcher or reflector of kube-runtime | the first list is handled |
+//! | [`Channel`] | events from outside the cluster, such as webhooks | does not wait |
+//! | [`from_fn`], custom [`Source`] | timers, message buses, fakes | [`SourceContext::synced`] |
 //!
-//! Controllers watch sources, at any time. Without one, [`Source::start`] runs a source that needs nothing from it. Both give a [`WatchHandle`]: how the watch is, what it
-//! has done, and its end. After [`WatchHandle::stop`] no handler is called, and an informer that nobody else uses goes.
+//! For an [`optional`](crate::cache::Select::optional) kind, the start waits only until the state
+//! of the informer is known. For the cache of an [added
+//! cluster](crate::manager::ManagerHandle::add_cluster), it waits until the informer is synced or
+//! fails. `stream` needs the default feature `kube-runtime`.
 //!
-//! Events pass the controller's predicates, then the watch's own, then its [`handler`](crate::handler). A panic in one of them costs that event, and is counted; one in a source
-//! ends it, and is its [`WatchState`]. When `tracing` is enabled for debugging, each event is handled in a span of its own.
+//! A controller can watch a source at any time. [`Source::start`] runs a source without a
+//! controller. Both return a [`WatchHandle`] with the state and the counters of the watch. After
+//! [`WatchHandle::stop`], no handler is called, and an informer without other users stops.
+//!
+//! An event passes the predicates of the controller, those of the watch, and then the
+//! [`handler`](crate::handler). If one of them panics, the event is dropped and counted. A source
+//! that panics ends, and its [`WatchState`] contains the panic. At the debug level, `tracing`
+//! records a span for each event.
+//!
+//! [`Informer`]: crate::cache::Informer
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -48,13 +59,16 @@
 mod channel;
 mod context;
 mod deliver;
-mod drive;
 mod handle;
-mod informed;
 mod informer;
 mod kind;
+mod run;
+#[cfg(feature = "kube-runtime")]
+mod stream;
 
-pub(crate) use self::drive::{Prepared, SYNC_TIMEOUT};
+pub(crate) use self::run::{Prepared, SYNC_TIMEOUT};
+#[cfg(feature = "kube-runtime")]
+pub use self::stream::{StreamItem, StreamSource, stream};
 pub use self::{
     channel::{Channel, ChannelSource},
     context::SourceContext,
@@ -69,28 +83,40 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// A stream of requests. Its future is the source: what it started ends with it.
+/// Produces requests until it is stopped. Dropping its future must end all its work.
 pub trait Source<R: Key>: Send + 'static {
-    /// For logs, metrics and messages.
+    /// Returns the name for logs, metrics and errors.
     fn name(&self) -> String;
 
-    /// Add requests until told to stop. The controller's workers wait until every source has called [`SourceContext::synced`] or returned. An error is
-    /// the watch's state, and fails a start in progress.
-    fn run(self, queue: Enqueue<R>, cx: SourceContext) -> impl Future<Output = anyhow::Result<()>> + Send;
+    /// Adds requests until [`SourceContext`] asks it to stop.
+    ///
+    /// The workers of the controller start when every source has called [`SourceContext::synced`]
+    /// or returned. An error becomes the state of the watch, and fails a start in progress.
+    fn run(
+        self,
+        queue: Enqueue<R>,
+        cx: SourceContext,
+    ) -> impl Future<Output = anyhow::Result<()>> + Send;
 
-    /// Called once, when it is watched and before it runs, with the controller's cache if it has one: what is known to be wrong at once is said here.
+    /// Binds the source to the cache of the controller, if it has one.
+    ///
+    /// Called once, before `run`. Errors that are known at this point are returned here.
     fn bind(&mut self, cache: Option<&Cache>) -> Result<(), WatchError> {
         let _ = cache;
         Ok(())
     }
 
-    /// The controller starts without it: its start waits only until it is synced, [in trouble](SourceContext::degraded) or over, at most for the sync timeout, and is never
-    /// failed by it. False by default.
+    /// Returns whether the controller starts without this source. Default: false.
+    ///
+    /// The start then waits until the source is synced, [degraded](SourceContext::degraded) or
+    /// ended, at most for the sync timeout, and does not fail because of it.
     fn is_optional(&self) -> bool {
         false
     }
 
-    /// Run it without a controller, until it is stopped: for debugging, tests, and loops of your own over a queue.
+    /// Runs the source without a controller until it is stopped.
+    ///
+    /// Use it for tests, debugging, or custom workers on a queue.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -105,22 +131,28 @@ pub trait Source<R: Key>: Send + 'static {
     }
 }
 
-/// A source that needs nothing from a controller. Say it of your own ones, if it is so.
+/// Marks sources that need nothing from a controller.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` gets its cache from a controller",
     note = "outside of a controller use `Kind::with_cache`"
 )]
 pub trait SelfContained {}
 
-/// Any async function that adds requests: tickers, message buses, fakes in tests.
+/// Creates a source from an async function, such as a ticker or a fake in tests.
 ///
-/// It should call [`SourceContext::synced`] when the first ones are through: a controller waits for that.
-pub fn from_fn<R: Key, Fut, F>(name: &str, run: F) -> impl Source<R> + SelfContained + use<R, Fut, F>
+/// Call [`SourceContext::synced`] when the initial requests are added: a controller waits for it.
+pub fn from_fn<R: Key, Fut, F>(
+    name: &str,
+    run: F,
+) -> impl Source<R> + SelfContained + use<R, Fut, F>
 where
     F: FnOnce(Enqueue<R>, SourceContext) -> Fut + Send + 'static,
     Fut: Future<Output = anyhow::Result<()>> + Send,
 {
-    FromFn { name: name.to_owned(), run }
+    FromFn {
+        name: name.to_owned(),
+        run,
+    }
 }
 
 struct FromFn<F> {
@@ -139,7 +171,11 @@ where
         self.name.clone()
     }
 
-    fn run(self, queue: Enqueue<R>, cx: SourceContext) -> impl Future<Output = anyhow::Result<()>> + Send {
+    fn run(
+        self,
+        queue: Enqueue<R>,
+        cx: SourceContext,
+    ) -> impl Future<Output = anyhow::Result<()>> + Send {
         (self.run)(queue, cx)
     }
 }

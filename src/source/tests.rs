@@ -1,6 +1,6 @@
-//! What a controller gets of a source: before it runs, and however it ends.
+//! Behavior of sources before they run and after they end.
 
-use super::{deliver::Route, *};
+use super::{deliver::Pipeline, *};
 use crate::{
     cache::{CacheOptions, Select},
     event::Event,
@@ -23,19 +23,27 @@ const LIMIT: Duration = Duration::from_secs(10);
 fn cache() -> (Client, Cache) {
     let server = ApiServer::new(Options::default()).expect("it starts");
     let client = Client::new(server.service(), "default");
-    (client.clone(), Cache::new(client, CacheOptions::default()).expect("a ready client"))
+    (
+        client.clone(),
+        Cache::new(client, CacheOptions::default()).expect("a ready client"),
+    )
 }
 
 fn kind() -> Kind<ConfigMap, ObjectKey> {
     Kind::new(Select::<ConfigMap>::new(), handler::object())
 }
 
-// Catalogue 45
 #[tokio::test]
 async fn a_kind_without_a_cache_is_refused_when_it_is_watched() {
-    let refused = Prepared::new(kind(), None, LIMIT).err().expect("there is no cache");
+    let refused = Prepared::new(kind(), None, LIMIT)
+        .err()
+        .expect("there is no cache");
     assert!(matches!(refused, WatchError::NoCache { .. }));
-    assert!(refused.to_string().starts_with("kind source: ConfigMap: no cache: use `Kind::with_cache`"));
+    assert!(
+        refused.to_string().starts_with(
+            "cannot start kind source: ConfigMap: no cache set; use `Kind::with_cache`"
+        )
+    );
 }
 
 #[tokio::test]
@@ -47,7 +55,10 @@ async fn a_kind_is_declared_when_it_is_watched_and_let_go_of_if_it_never_runs() 
     drop(prepared);
     assert!(matches!(watch.state(), WatchState::Stopped));
     watch.stop().await;
-    assert!(matches!(watch.await_synced().await, Err(WatchError::Stopped { .. })));
+    assert!(matches!(
+        watch.await_synced().await,
+        Err(WatchError::Stopped { .. })
+    ));
 }
 
 #[tokio::test]
@@ -55,12 +66,15 @@ async fn a_kind_with_a_cache_uses_that_one_and_no_other() {
     let ((_, own), (_, controllers)) = (cache(), cache());
     let source = Kind::with_cache(&own, Select::<Secret>::new(), handler::object());
     let prepared = Prepared::new(source, Some(&controllers), LIMIT).expect("it is fine");
-    assert_eq!((own.informers().len(), controllers.informers().len()), (1, 0));
+    assert_eq!(
+        (own.informers().len(), controllers.informers().len()),
+        (1, 0)
+    );
     drop(prepared);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_is_over_when_who_runs_it_is_dropped() {
+async fn a_watch_ends_when_its_future_is_dropped() {
     let source = from_fn("long", async |_, cx: SourceContext| {
         cx.synced();
         pending().await
@@ -68,7 +82,7 @@ async fn a_watch_is_over_when_who_runs_it_is_dropped() {
     let prepared = Prepared::new(source, None, LIMIT).expect("it is fine");
     let watch = prepared.handle();
     let running = tokio::spawn(prepared.run(Arc::new(WorkQueue::<u32>::default())));
-    watch.await_synced().await.expect("it syncs");
+    watch.await_synced().await.expect("synced without an error");
     running.abort();
     watch.stop().await;
     assert!(matches!(watch.state(), WatchState::Stopped));
@@ -84,10 +98,11 @@ async fn a_watch_that_is_stopped_before_it_runs_never_does() {
     assert!(matches!(watch.state(), WatchState::Stopped));
 }
 
-/// Who waits for a controller that does not run yet waits for that; the time is counted from when it does.
+/// A caller that waits before the source runs is not timed out.
 #[tokio::test(start_paused = true)]
 async fn the_sync_timeout_begins_when_the_source_does() {
-    let prepared = Prepared::new(from_fn("silent", async |_, _| pending().await), None, LIMIT).expect("it is fine");
+    let prepared = Prepared::new(from_fn("silent", async |_, _| pending().await), None, LIMIT)
+        .expect("it is fine");
     let watch = prepared.handle();
     let waiting = tokio::spawn({
         let watch = watch.clone();
@@ -97,12 +112,15 @@ async fn the_sync_timeout_begins_when_the_source_does() {
     assert!(!waiting.is_finished());
     let begun = tokio::time::Instant::now();
     tokio::spawn(prepared.run(Arc::new(WorkQueue::<u32>::default())));
-    waiting.await.expect("it ends").expect_err("it says nothing");
+    waiting
+        .await
+        .expect("it ends")
+        .expect_err("it says nothing");
     assert_eq!(begun.elapsed(), LIMIT);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_holds_for_every_watch_is_asked_before_its_own_filters() {
+async fn controller_predicates_run_before_those_of_the_watch() {
     let (client, cache) = cache();
     let asked = Arc::new(Mutex::new(Vec::new()));
     let says = |who: &'static str, rejects: &'static str| {
@@ -113,23 +131,40 @@ async fn what_holds_for_every_watch_is_asked_before_its_own_filters() {
         }
     };
     let (first, second, own) = (says("first", "a"), says("second", "b"), says("own", "c"));
-    let global = |decide: Box<dyn Fn(&str) -> bool + Send + Sync>| -> Arc<dyn Predicate<AnyKind>> {
-        Arc::new(predicate::from_fn(move |event: &Event| decide(event.object().name())))
-    };
-    let watch = Select::<ConfigMap>::new().filter(predicate::object(move |map: &Object<ConfigMap>| own(map.name())));
-    let source = Kind::new(watch, handler::object()).behind(vec![global(Box::new(first)), global(Box::new(second))]);
+    let predicates =
+        |decide: Box<dyn Fn(&str) -> bool + Send + Sync>| -> Arc<dyn Predicate<AnyKind>> {
+            Arc::new(predicate::from_fn(move |event: &Event| {
+                decide(event.object().name())
+            }))
+        };
+    let watch =
+        Select::<ConfigMap>::new().filter(predicate::object(move |map: &Object<ConfigMap>| {
+            own(map.name())
+        }));
+    let source = Kind::new(watch, handler::object()).controller_predicates(vec![
+        predicates(Box::new(first)),
+        predicates(Box::new(second)),
+    ]);
     let prepared = Prepared::new(source, Some(&cache), LIMIT).expect("it is fine");
     let (watch, queue) = (prepared.handle(), WorkQueue::default());
     tokio::spawn(prepared.run(Arc::new(queue.clone())));
     tokio::spawn(cache.run_until(pending()));
-    watch.await_synced().await.expect("it syncs");
+    watch.await_synced().await.expect("synced without an error");
     asked.lock().clear();
     let before = watch.stats();
     let maps = Api::<ConfigMap>::default_namespaced(client);
     for name in ["a", "b", "c", "d"] {
-        let metadata = ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() };
-        let map = ConfigMap { metadata, ..ConfigMap::default() };
-        maps.create(&PostParams::default(), &map).await.expect("it is new");
+        let metadata = ObjectMeta {
+            name: Some(name.into()),
+            ..ObjectMeta::default()
+        };
+        let map = ConfigMap {
+            metadata,
+            ..ConfigMap::default()
+        };
+        maps.create(&PostParams::default(), &map)
+            .await
+            .expect("the object is created");
     }
     loop {
         let item = queue.get().await.expect("it is open");
@@ -138,7 +173,10 @@ async fn what_holds_for_every_watch_is_asked_before_its_own_filters() {
         }
     }
     let asked = asked.lock().join(", ");
-    assert_eq!(asked, "first a, first b, second b, first c, second c, own c, first d, second d, own d");
+    assert_eq!(
+        asked,
+        "first a, first b, second b, first c, second c, own c, first d, second d, own d"
+    );
     assert_eq!(watch.stats().dropped - before.dropped, 3);
 }
 
@@ -157,7 +195,7 @@ impl io::Write for Lines {
     }
 }
 
-/// Delivers the deletions of two objects of which only metadata is left. Returns the counters, and the log.
+/// Delivers the deletions of two objects without a body. Returns counters and log.
 async fn deliver_dropped(
     filter: impl Predicate<ConfigMap>,
     handler: impl Handler<ConfigMap, ObjectKey>,
@@ -169,9 +207,13 @@ async fn deliver_dropped(
     })
     .expect("a filter");
     let _guard = tracing::subscriber::set_default(subscriber);
-    let route = Route { global: Vec::new(), filters: vec![Box::new(filter)], handler: Box::new(handler) };
+    let pipeline = Pipeline {
+        controller_predicates: Vec::new(),
+        predicates: vec![Box::new(filter)],
+        handler: Box::new(handler),
+    };
     let source = from_fn("test", async move |queue, cx: SourceContext| {
-        let delivery = route.open("ConfigMap", queue, cx.clone());
+        let delivery = pipeline.connect("ConfigMap", queue, cx.clone());
         for name in ["a", "b", "c"] {
             let key = ObjectKey::new("shop", name);
             let metadata = Arc::new(MetadataOnly::named(key.clone()));
@@ -183,7 +225,7 @@ async fn deliver_dropped(
     let prepared = Prepared::new(source, None, LIMIT).expect("it is fine");
     let watch = prepared.handle();
     let running = tokio::spawn(prepared.run(Arc::new(WorkQueue::<ObjectKey>::default())));
-    watch.await_synced().await.expect("it syncs");
+    watch.await_synced().await.expect("synced without an error");
     running.abort();
     let lines = String::from_utf8(std::mem::take(&mut *lines.0.lock())).expect("text");
     (watch.stats(), lines)
@@ -194,16 +236,37 @@ async fn a_predicate_or_mapping_that_cannot_decode_a_deleted_object_is_counted_a
     let reads = |map: &Object<ConfigMap>| map.decode().is_ok_and(|map| map.data.is_some());
     let by_body = |map: &Object<ConfigMap>| map.decode().map(|_| [map.key().clone()]);
     let (stats, lines) = deliver_dropped(predicate::object(reads), handler::object()).await;
-    assert_eq!((stats.events, stats.dropped, stats.undecoded, stats.panics), (3, 3, 3, 0));
-    assert_eq!(lines.matches(r#""who":"predicate""#).count(), 3, "{lines}");
-    assert_eq!(lines.matches("cannot decode deleted").count(), 3, "{lines}");
-    assert_eq!(lines.matches("WARN").count(), 2, "the first and the second: {lines}");
+    assert_eq!(
+        (stats.events, stats.dropped, stats.undecoded, stats.panics),
+        (3, 3, 3, 0)
+    );
+    assert_eq!(
+        lines.matches(r#""callee":"predicate""#).count(),
+        3,
+        "{lines}"
+    );
+    assert_eq!(
+        lines.matches("only its metadata was kept").count(),
+        3,
+        "{lines}"
+    );
+    assert_eq!(
+        lines.matches("WARN").count(),
+        2,
+        "the first and the second: {lines}"
+    );
 
     let (stats, lines) = deliver_dropped(predicate::object(|_| true), handler::map(by_body)).await;
-    assert_eq!((stats.events, stats.dropped, stats.undecoded, stats.failures), (3, 0, 3, 0));
-    assert_eq!(lines.matches(r#""who":"handler""#).count(), 3, "{lines}");
+    assert_eq!(
+        (stats.events, stats.dropped, stats.undecoded, stats.failures),
+        (3, 0, 3, 0)
+    );
+    assert_eq!(lines.matches(r#""callee":"handler""#).count(), 3, "{lines}");
 
     let (stats, lines) = deliver_dropped(predicate::object(|_| true), handler::object()).await;
     assert_eq!(stats.undecoded, 0, "metadata is enough");
-    assert!(!lines.contains("decoding deleted object failed"), "{lines}");
+    assert!(
+        !lines.contains("decoding object without body failed"),
+        "{lines}"
+    );
 }

@@ -1,5 +1,7 @@
-//! etcd, kube-apiserver and, if wanted, kube-controller-manager, started and ready. They are on loopback only, under certificates of
-//! an authority that exists in this process alone.
+//! Control plane of etcd, kube-apiserver and, optionally, kube-controller-manager.
+//!
+//! The programs listen on loopback only. Their certificates are issued by an authority whose key
+//! exists only in the memory of this process.
 
 use super::{
     Error, Options,
@@ -23,12 +25,12 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// How often it is asked whether a program is ready, and how long one answer may take.
+/// Interval of readiness checks, and the timeout of one.
 const ASK: Duration = Duration::from_millis(20);
 const ANSWER: Duration = Duration::from_secs(2);
-/// A port that was free may be taken a moment later: so often it is tried with others.
+/// Attempts to start with other ports, since a free port may be taken meanwhile.
 const TRIES: usize = 3;
-/// What is there once a cluster has begun, a moment after the server says that it is ready.
+/// Namespaces that the API server creates shortly after it is ready.
 const FIRST_NAMESPACES: [&str; 2] = ["default", "kube-system"];
 
 pub(super) struct ControlPlane {
@@ -43,7 +45,7 @@ pub(super) struct ControlPlane {
     controller_manager: Option<Program>,
     start_timeout: Duration,
     restart_grace: Duration,
-    /// Held by whoever ends and starts programs.
+    /// Held while programs are stopped or started.
     changing: Mutex<()>,
 }
 
@@ -54,8 +56,10 @@ impl ControlPlane {
         loop {
             tried += 1;
             let plane = Self::prepare(options, &programs)?;
-            let Err(error) = plane.start_all().await else { return Ok(plane) };
-            let again = tried < TRIES && plane.directory.tells_of_a_taken_port();
+            let Err(error) = plane.start_all().await else {
+                return Ok(plane);
+            };
+            let again = tried < TRIES && plane.directory.mentions_port_in_use();
             if !again {
                 plane.directory.keep();
             } else if !options.keep_logs {
@@ -68,15 +72,17 @@ impl ControlPlane {
         }
     }
 
-    /// Everything but the processes.
+    /// Creates directory, certificates and flags, without starting processes.
     fn prepare(options: &Options, programs: &std::path::Path) -> Result<Self, Error> {
-        let certificates = |error: steersman_apiserver::TlsError| Error::Certificates(error.to_string());
+        let certificates =
+            |error: steersman_apiserver::TlsError| Error::Certificates(error.to_string());
         let ports = Ports::find().map_err(Error::io("find free ports on 127.0.0.1"))?;
         let authority = Authority::generate().map_err(certificates)?;
         let server = authority.server_certificate().map_err(certificates)?;
         let url = flags::url(ports.api_server);
         let admin = User::new("system:admin", &["system:masters"], &url, &authority)?;
-        // Last: only the supervisor of etcd, which starts next, removes it when this process is killed.
+        // Created last: only the supervisor of etcd, which starts next, removes it if this process
+        // is killed.
         let directory = Directory::create()?;
         let files = Files {
             ca: directory.write("ca.crt", &authority.ca_pem())?,
@@ -97,9 +103,17 @@ impl ControlPlane {
         }
         Ok(Self {
             etcd: program(ETCD, flags::etcd(ports, &files), &options.etcd_flags),
-            api_server: program(API_SERVER, flags::api_server(ports, &files), &options.api_server_flags),
+            api_server: program(
+                API_SERVER,
+                flags::api_server(ports, &files),
+                &options.api_server_flags,
+            ),
             controller_manager: options.controller_manager.then(|| {
-                program(CONTROLLER_MANAGER, flags::controller_manager(ports, &files), &options.controller_manager_flags)
+                program(
+                    CONTROLLER_MANAGER,
+                    flags::controller_manager(ports, &files),
+                    &options.controller_manager_flags,
+                )
             }),
             kubeconfig: files.kubeconfig,
             directory,
@@ -115,8 +129,13 @@ impl ControlPlane {
 
     async fn start_all(&self) -> Result<(), Error> {
         self.etcd.start(&self.directory)?;
-        // kube-apiserver tries again only after a second if etcd does not listen yet.
-        self.ready(&self.etcd, async || TcpStream::connect(("127.0.0.1", self.ports.etcd)).await.is_ok()).await?;
+        // If etcd does not listen yet, kube-apiserver retries only after a second.
+        self.ready(&self.etcd, async || {
+            TcpStream::connect(("127.0.0.1", self.ports.etcd))
+                .await
+                .is_ok()
+        })
+        .await?;
         self.api_server.start(&self.directory)?;
         self.api_server_ready().await?;
         if let Some(controller_manager) = &self.controller_manager {
@@ -124,41 +143,59 @@ impl ControlPlane {
             let mut config = self.admin.config();
             config.cluster_url = flags::url(self.ports.controller_manager);
             let client = client(config)?;
-            self.ready(controller_manager, async || answers(&client, "/healthz").await).await?;
+            self.ready(controller_manager, async || {
+                answers(&client, "/healthz").await
+            })
+            .await?;
         }
         Ok(())
     }
 
     async fn api_server_ready(&self) -> Result<(), Error> {
         let client = client(self.admin.config())?;
-        self.ready(&self.api_server, async || answers(&client, "/readyz").await).await?;
+        self.ready(&self.api_server, async || answers(&client, "/readyz").await)
+            .await?;
         for namespace in FIRST_NAMESPACES {
             let path = format!("/api/v1/namespaces/{namespace}");
-            self.ready(&self.api_server, async || answers(&client, &path).await).await?;
+            self.ready(&self.api_server, async || answers(&client, &path).await)
+                .await?;
         }
         Ok(())
     }
 
-    /// Wait until a program is ready, no longer than it may take, and no longer than it runs.
-    async fn ready(&self, program: &Program, is_ready: impl AsyncFn() -> bool) -> Result<(), Error> {
+    /// Waits until a program is ready. Fails on timeout, or if the program ends.
+    async fn ready(
+        &self,
+        program: &Program,
+        is_ready: impl AsyncFn() -> bool,
+    ) -> Result<(), Error> {
         let since = Instant::now();
         while !is_ready().await {
             self.check()?;
             if since.elapsed() >= self.start_timeout {
-                let what = format!("was not healthy after {} s", self.start_timeout.as_secs());
-                return Err(self.directory.unwell(program.name, what));
+                let problem = format!("was not healthy after {} s", self.start_timeout.as_secs());
+                return Err(self.directory.unwell(program.name, problem));
             }
             sleep(ASK).await;
         }
-        // Somebody else's server may answer where ours could not listen.
+        // The answer may be from another server, if the port was already in use.
         program.check(&self.directory)
     }
 
-    /// Fails if a program that was started does not run, with what it said last.
+    /// Returns an error with the end of the log if a started program does not run.
     pub(super) fn check(&self) -> Result<(), Error> {
-        let started = [Some(&self.etcd), Some(&self.api_server), self.controller_manager.as_ref()];
-        let started = started.into_iter().flatten().filter(|program| program.process.lock().is_some());
-        let mut checks = started.map(|program| program.check(&self.directory)).peekable();
+        let started = [
+            Some(&self.etcd),
+            Some(&self.api_server),
+            self.controller_manager.as_ref(),
+        ];
+        let started = started
+            .into_iter()
+            .flatten()
+            .filter(|program| program.process.lock().is_some());
+        let mut checks = started
+            .map(|program| program.check(&self.directory))
+            .peekable();
         if checks.peek().is_none() {
             return Err(Error::Stopped);
         }
@@ -176,7 +213,7 @@ impl ControlPlane {
         self.api_server.signal(signal)
     }
 
-    /// End everything, the data's keeper last, and remove the directory.
+    /// Stops everything, etcd last, and removes the directory.
     pub(super) fn stop(&self) -> Result<(), Error> {
         if let Some(controller_manager) = &self.controller_manager {
             controller_manager.kill()?;
@@ -191,12 +228,20 @@ impl ControlPlane {
     }
 }
 
-/// A client for the runtime it is made in.
+/// Creates a client for the current runtime.
 pub(super) fn client(config: Config) -> Result<Client, Error> {
-    Client::try_from(config).map_err(|error| Error::Request { doing: "make a client".into(), error: Arc::new(error) })
+    Client::try_from(config).map_err(|error| Error::Request {
+        operation: "create a client".into(),
+        error: Arc::new(error),
+    })
 }
 
 async fn answers(client: &Client, path: &str) -> bool {
-    let Ok(request) = http::Request::get(path).body(Vec::new()) else { return false };
-    matches!(timeout(ANSWER, client.request_text(request)).await, Ok(Ok(_)))
+    let Ok(request) = http::Request::get(path).body(Vec::new()) else {
+        return false;
+    };
+    matches!(
+        timeout(ANSWER, client.request_text(request)).await,
+        Ok(Ok(_))
+    )
 }

@@ -1,4 +1,6 @@
-//! Custom resource definitions: installed when they are served, not when they are stored. A definition is whatever serializes to one.
+//! Installs CRDs and waits until they are served.
+//!
+//! A CRD is any value that serializes to one.
 
 use super::Error;
 use kube_client::{
@@ -16,18 +18,22 @@ use std::{
 use tokio::time::sleep;
 
 const KIND: &str = "CustomResourceDefinition";
-/// How long a definition may take to be served, or to go with all its objects.
+/// Time for a CRD to be served, or to be deleted with all its objects.
 const PATIENCE: Duration = Duration::from_secs(30);
 const ASK: Duration = Duration::from_millis(20);
 
-/// Definitions as values.
+/// Serializes CRDs to JSON values.
 pub(super) fn values(definitions: impl IntoIterator<Item: Serialize>) -> Result<Vec<Value>, Error> {
-    let value = |definition| serde_json::to_value(definition).map_err(|error| Error::definition("", error.to_string()));
+    let value = |definition| {
+        serde_json::to_value(definition).map_err(|error| Error::definition("", error.to_string()))
+    };
     definitions.into_iter().map(value).collect()
 }
 
-/// The definitions in a file, or in the files of a directory, in the order of their names: YAML or JSON, any number of documents in each.
-/// Other kinds are passed by, so that the directory may be the one that is deployed from.
+/// Reads the CRDs in a file, or in the files of a directory by name.
+///
+/// Files are YAML or JSON with any number of documents. Objects of other kinds are skipped, so that
+/// the directory may be one that is used for deployment.
 ///
 /// ```
 /// # let directory = tempfile::tempdir()?;
@@ -51,22 +57,34 @@ pub fn read_definitions(path: impl AsRef<Path>) -> Result<Vec<Value>, Error> {
         for entry in fs::read_dir(path).map_err(reading())? {
             files.push(entry.map_err(reading())?.path());
         }
-        files.retain(|file| file.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json"));
+        files.retain(|file| {
+            file.extension()
+                .is_some_and(|end| end == "yaml" || end == "yml" || end == "json")
+        });
         files.sort();
     } else {
         files.push(path.into());
     }
     let mut definitions = Vec::new();
     for file in files {
-        let text = fs::read_to_string(&file).map_err(Error::io(format!("read {}", file.display())))?;
-        let documents: Vec<Value> = serde_saphyr::from_multiple(&text)
-            .map_err(|error| Error::definition(file.display().to_string(), format!("is no YAML: {error}")))?;
-        definitions.extend(documents.into_iter().filter(|document| document["kind"] == KIND));
+        let text =
+            fs::read_to_string(&file).map_err(Error::io(format!("read {}", file.display())))?;
+        let documents: Vec<Value> = serde_saphyr::from_multiple(&text).map_err(|error| {
+            Error::definition(
+                file.display().to_string(),
+                format!("is not valid YAML: {error}"),
+            )
+        })?;
+        definitions.extend(
+            documents
+                .into_iter()
+                .filter(|document| document["kind"] == KIND),
+        );
     }
     Ok(definitions)
 }
 
-/// Create them or update those that are there, and wait until all are served.
+/// Creates or updates CRDs, and waits until all are served.
 pub(super) async fn install(client: Client, definitions: Vec<Value>) -> Result<(), Error> {
     let api = api(client.clone());
     for definition in &definitions {
@@ -79,13 +97,16 @@ pub(super) async fn install(client: Client, definitions: Vec<Value>) -> Result<(
     Ok(())
 }
 
-/// Delete them, and wait until they and their objects are gone.
+/// Deletes CRDs, and waits until they and their objects are gone.
 pub(super) async fn uninstall(client: Client, definitions: Vec<Value>) -> Result<(), Error> {
     let api = api(client);
     for definition in &definitions {
         let name = name(definition)?;
         let deleted = api.delete(name, &DeleteParams::default()).await;
-        deleted.map(drop).or_else(unless_code(404)).map_err(Error::request(format!("delete the definition {name}")))?;
+        deleted
+            .map(drop)
+            .or_else(unless_code(404))
+            .map_err(Error::request(format!("delete the definition {name}")))?;
     }
     let since = Instant::now();
     for definition in &definitions {
@@ -93,7 +114,10 @@ pub(super) async fn uninstall(client: Client, definitions: Vec<Value>) -> Result
         let read = || Error::request(format!("read the definition {name}"));
         while api.get_opt(name).await.map_err(read())?.is_some() {
             if since.elapsed() >= PATIENCE {
-                return Err(Error::definition(name, "is still there: an object of its kind may have a finalizer"));
+                return Err(Error::definition(
+                    name,
+                    "still exists; check for objects of its kind with a finalizer",
+                ));
             }
             sleep(ASK).await;
         }
@@ -103,13 +127,17 @@ pub(super) async fn uninstall(client: Client, definitions: Vec<Value>) -> Result
 
 fn api(client: Client) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", KIND);
-    Api::all_with(client, &ApiResource::from_gvk_with_plural(&kind, "customresourcedefinitions"))
+    Api::all_with(
+        client,
+        &ApiResource::from_gvk_with_plural(&kind, "customresourcedefinitions"),
+    )
 }
 
 async fn store(api: &Api<DynamicObject>, definition: &Value) -> Result<(), Error> {
     let name = name(definition)?;
     let object: Result<DynamicObject, _> = serde_json::from_value(definition.clone());
-    let mut object = object.map_err(|error| Error::definition(name, format!("is no object: {error}")))?;
+    let mut object = object
+        .map_err(|error| Error::definition(name, format!("is not a valid object: {error}")))?;
     object.metadata.resource_version = None;
     let options = PostParams::default();
     loop {
@@ -117,12 +145,17 @@ async fn store(api: &Api<DynamicObject>, definition: &Value) -> Result<(), Error
             Err(error) if has_code(&error, 409) => {}
             other => return other.map_err(Error::request(format!("create the definition {name}"))),
         }
-        let there = api.get_opt(name).await.map_err(Error::request(format!("read the definition {name}")))?;
+        let there = api
+            .get_opt(name)
+            .await
+            .map_err(Error::request(format!("read the definition {name}")))?;
         // Deleted meanwhile: create it.
         let Some(there) = there else { continue };
         object.metadata.resource_version = there.metadata.resource_version;
         match api.replace(name, &options, &object).await.map(drop) {
-            Err(error) if has_code(&error, 409) || has_code(&error, 404) => object.metadata.resource_version = None,
+            Err(error) if has_code(&error, 409) || has_code(&error, 404) => {
+                object.metadata.resource_version = None;
+            }
             other => return other.map_err(Error::request(format!("update the definition {name}"))),
         }
     }
@@ -136,42 +169,62 @@ async fn until_served(
 ) -> Result<(), Error> {
     let name = name(definition)?;
     loop {
-        let there = api.get(name).await.map_err(Error::request(format!("read the definition {name}")))?;
+        let there = api
+            .get(name)
+            .await
+            .map_err(Error::request(format!("read the definition {name}")))?;
         let waiting_for = match established(&there.data) {
             Ok(()) => match unserved(client, definition).await {
                 None => return Ok(()),
                 Some(version) => format!("is not in the discovery of version {version}"),
             },
-            Err(why) => format!("is not established: {why}"),
+            Err(why) => format!("is not established ({why})"),
         };
         if since.elapsed() >= PATIENCE {
             let seconds = PATIENCE.as_secs();
-            return Err(Error::definition(name, format!("is not served after {seconds} s: it {waiting_for}")));
+            return Err(Error::definition(
+                name,
+                format!("is not served after {seconds} s: it {waiting_for}"),
+            ));
         }
         sleep(ASK).await;
     }
 }
 
-/// Whether it is established, or what its conditions say about it.
+/// Returns an error with the conditions unless the CRD is established.
 fn established(definition: &Value) -> Result<(), String> {
-    let conditions = definition["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
-    let find = |kind: &str| conditions.iter().find(|condition| condition["type"] == kind);
+    let conditions = definition["status"]["conditions"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
+    let find = |kind: &str| {
+        conditions
+            .iter()
+            .find(|condition| condition["type"] == kind)
+    };
     if find("Established").is_some_and(|condition| condition["status"] == "True") {
         return Ok(());
     }
-    // What is the matter with the names is why it is not established.
-    let refused = find("NamesAccepted").filter(|condition| condition["status"] == "False").or(find("Established"));
+    // A conflict of names is the reason why the CRD is not established.
+    let refused = find("NamesAccepted")
+        .filter(|condition| condition["status"] == "False")
+        .or(find("Established"));
     let message = refused.and_then(|condition| condition["message"].as_str());
     Err(message.unwrap_or("it has no such condition yet").into())
 }
 
-/// A version that should be in discovery, and is not.
+/// Returns a version of the CRD that is missing in discovery.
 async fn unserved(client: &Client, definition: &Value) -> Option<String> {
     let spec = &definition["spec"];
     let group = spec["group"].as_str().unwrap_or_default();
-    for version in spec["versions"].as_array().into_iter().flatten().filter(|version| version["served"] == true) {
+    for version in spec["versions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|version| version["served"] == true)
+    {
         let version = version["name"].as_str().unwrap_or_default();
-        let Ok(request) = http::Request::get(format!("/apis/{group}/{version}")).body(Vec::new()) else {
+        let Ok(request) = http::Request::get(format!("/apis/{group}/{version}")).body(Vec::new())
+        else {
             return Some(version.into());
         };
         let found: Value = client.request(request).await.unwrap_or_default();
@@ -188,7 +241,7 @@ fn name(definition: &Value) -> Result<&str, Error> {
         Some(name) if definition["kind"] == KIND => Ok(name),
         _ => Err(Error::definition(
             format!("{:.60}", definition.to_string()),
-            "is none: it needs `kind: CustomResourceDefinition` and a `metadata.name`",
+            "is not valid; set `kind: CustomResourceDefinition` and a `metadata.name`",
         )),
     }
 }
@@ -198,5 +251,11 @@ fn has_code(error: &kube_client::Error, code: u16) -> bool {
 }
 
 fn unless_code(code: u16) -> impl FnOnce(kube_client::Error) -> Result<(), kube_client::Error> {
-    move |error| if has_code(&error, code) { Ok(()) } else { Err(error) }
+    move |error| {
+        if has_code(&error, code) {
+            Ok(())
+        } else {
+            Err(error)
+        }
+    }
 }

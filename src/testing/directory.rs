@@ -1,4 +1,6 @@
-//! The directory of one environment: logs at the top, everything else in `data`. What is kept is the logs, when there is a file `keep`.
+//! Directory of an environment: logs at the top, everything else in `data`.
+//!
+//! The logs are kept if there is a file `keep`.
 
 use super::{Error, binaries};
 use std::{
@@ -9,22 +11,27 @@ use std::{
     sync::Once,
 };
 
-/// How much of a log an error shows.
+/// Lines of a log in an error.
 const TAIL_LINES: usize = 20;
 
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
-    told: Once,
+    location_printed: Once,
 }
 
 impl Directory {
-    /// A new one among the temporary files.
+    /// Creates a directory among the temporary files.
     pub(super) fn create() -> Result<Self, Error> {
         let made = tempfile::Builder::new().prefix("steersman-env-").tempdir();
-        // Kept, because what removes it is not only this process: see the supervisor.
-        let path = made.map_err(Error::io("make a directory among the temporary files"))?.keep();
-        let directory = Self { path, told: Once::new() };
+        // Not removed on drop: the supervisor may remove it after this process.
+        let path = made
+            .map_err(Error::io("create a temporary directory"))?
+            .keep();
+        let directory = Self {
+            path,
+            location_printed: Once::new(),
+        };
         let data = directory.data("");
         fs::create_dir(&data).map_err(Error::io(format!("make {}", data.display())))?;
         Ok(directory)
@@ -34,7 +41,7 @@ impl Directory {
         &self.path
     }
 
-    /// A file that goes with the environment.
+    /// Returns the path of a file that is removed with the environment.
     pub(super) fn data(&self, name: &str) -> PathBuf {
         self.path.join("data").join(name)
     }
@@ -43,38 +50,49 @@ impl Directory {
         self.path.join(format!("{program}.log"))
     }
 
-    /// Write a file of `data` that only its owner may read.
+    /// Writes a file in `data` that only its owner may read.
     pub(super) fn write(&self, name: &str, text: &str) -> Result<PathBuf, Error> {
         let path = self.data(name);
         let written = || {
             let mut options = OpenOptions::new();
-            options.write(true).create_new(true).mode(0o600).open(&path)?.write_all(text.as_bytes())
+            options
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&path)?
+                .write_all(text.as_bytes())
         };
         written().map_err(Error::io(format!("write {}", path.display())))?;
         Ok(path)
     }
 
-    /// Keep the logs when the environment ends.
+    /// Keeps the logs when the environment ends.
     pub(super) fn keep(&self) {
-        // Without the file the logs are lost, which is no reason to fail a test in another way than it failed.
+        // A failure only loses the logs and must not hide the error of the test.
         let _ = fs::write(self.path.join("keep"), "");
     }
 
-    /// Do not keep the logs after all: what they tell of was overcome.
+    /// Removes the logs when the environment ends, because a retry succeeded.
     pub(super) fn forget(&self) {
         let _ = fs::remove_file(self.path.join("keep"));
     }
 
-    /// Keep the logs, and say once where they are.
-    pub(super) fn keep_and_tell(&self) {
+    /// Keeps the logs, and prints their location once.
+    pub(super) fn keep_and_print(&self) {
         self.keep();
-        self.told.call_once(|| {
-            // Past the test harness, which shows only what failing tests print.
-            let _ = writeln!(io::stderr(), "the logs of the test servers are kept in {}", self.path.display());
+        self.location_printed.call_once(|| {
+            // Written directly to stderr, because the test harness captures `eprintln!`.
+            let _ = writeln!(
+                io::stderr(),
+                "logs of the test servers are kept in {}",
+                self.path.display()
+            );
         });
     }
 
-    /// Remove everything, or everything but the logs. Not only the supervisor's work, since that may have crashed.
+    /// Removes everything, or everything but the logs.
+    ///
+    /// The supervisor does so as well, but it may have crashed.
     pub(super) fn tidy_up(&self) -> Result<(), Error> {
         let removed = match fs::exists(self.path.join("keep")) {
             Ok(true) => fs::remove_dir_all(self.data("")),
@@ -88,7 +106,7 @@ impl Directory {
         }
     }
 
-    /// The last lines of a program's log.
+    /// Returns the last lines of a program's log.
     pub(super) fn tail(&self, program: &str) -> String {
         let bytes = fs::read(self.log(program)).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
@@ -96,16 +114,25 @@ impl Directory {
         lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
     }
 
-    /// A program said that its port is somebody else's.
-    pub(super) fn tells_of_a_taken_port(&self) -> bool {
-        [binaries::ETCD, binaries::API_SERVER, binaries::CONTROLLER_MANAGER]
-            .iter()
-            .any(|program| self.tail(program).contains("address already in use"))
+    /// Returns whether a log reports that a port is already in use.
+    pub(super) fn mentions_port_in_use(&self) -> bool {
+        [
+            binaries::ETCD,
+            binaries::API_SERVER,
+            binaries::CONTROLLER_MANAGER,
+        ]
+        .iter()
+        .any(|program| self.tail(program).contains("address already in use"))
     }
 
-    /// The error that a program is not well; its logs are kept.
-    pub(super) fn unwell(&self, program: &'static str, what: impl Into<String>) -> Error {
+    /// Returns the error of a failed program, and keeps the logs.
+    pub(super) fn unwell(&self, program: &'static str, problem: impl Into<String>) -> Error {
         self.keep();
-        Error::Program { program, what: what.into(), tail: self.tail(program), logs: self.path.clone() }
+        Error::Program {
+            program,
+            problem: problem.into(),
+            tail: self.tail(program),
+            logs: self.path.clone(),
+        }
     }
 }

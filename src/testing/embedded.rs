@@ -1,73 +1,105 @@
-//! The embedded server as a test sees it: the same calls as on the real one, and the server itself for what only it can do.
+//! The embedded API server behind the interface of [`TestServer`].
 
-use super::{Error, TestServer, cut::Connection, definitions, namespaces};
+use super::{Error, TestServer, definitions, namespaces, restartable::Connection};
 use kube_client::Client;
 use serde::Serialize;
 use std::{
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
 };
-use steersman_apiserver::{ApiServer, Authority, Identity, Options, Running, Service};
+use steersman_apiserver::{ApiServer, Authority, Identity, Options, RunningServer, Service};
 use tempfile::TempDir;
 use tokio::sync::{Mutex, watch};
 
 const KUBECONFIG: &str = "admin.kubeconfig";
 
-/// An embedded server, for one test. It ends when this and its clients are dropped.
+/// Embedded API server for one test.
+///
+/// The server stops when this value and all its clients are dropped.
 pub struct Embedded {
     server: ApiServer,
     restarts: watch::Sender<()>,
-    /// Opened when somebody asks for a kubeconfig.
-    door: Mutex<Option<Box<Door>>>,
+    /// Listener that the first call of `kubeconfig` starts.
+    listener: Mutex<Option<Box<KubeconfigListener>>>,
 }
 
-/// The socket, and the kubeconfig that says where it is.
-struct Door {
-    running: Running,
+/// Listening socket, and the kubeconfig with its address.
+struct KubeconfigListener {
+    running: RunningServer,
     authority: Authority,
     directory: TempDir,
 }
 
 impl std::fmt::Debug for Embedded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Embedded").field("server", &self.server).finish_non_exhaustive()
+        f.debug_struct("Embedded")
+            .field("server", &self.server)
+            .finish_non_exhaustive()
     }
 }
 
 impl Embedded {
-    /// A server with the default settings.
+    /// Starts a server with default options.
     ///
     /// # Panics
-    /// If called outside of a tokio runtime.
+    /// Panics outside of a tokio runtime.
     pub fn start() -> Result<Self, Error> {
-        ApiServer::new(Options::default()).map(Self::new).map_err(|error| refused("start", error))
+        ApiServer::new(Options::default())
+            .map(Self::new)
+            .map_err(|error| embedded_error("start", error))
     }
 
-    /// A server with settings of your own.
+    /// Wraps a server with custom options.
     pub fn new(server: ApiServer) -> Self {
-        Self { server, restarts: watch::Sender::new(()), door: Mutex::default() }
+        Self {
+            server,
+            restarts: watch::Sender::new(()),
+            listener: Mutex::default(),
+        }
     }
 
-    /// The server: its faults, its journal, its forks.
+    /// Returns the server, for faults, the journal and forks.
     pub fn server(&self) -> &ApiServer {
         &self.server
     }
 
     fn connect(&self, service: Service) -> Client {
-        Client::new(Connection { service, restarts: self.restarts.subscribe() }, "default")
+        Client::new(
+            Connection {
+                service,
+                restarts: self.restarts.subscribe(),
+            },
+            "default",
+        )
     }
 
-    async fn open(&self) -> Result<Box<Door>, Error> {
-        let authority = Authority::generate().map_err(|error| Error::Certificates(error.to_string()))?;
-        let running = self.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), &authority).await?;
-        let directory = tempfile::tempdir().map_err(Error::io("make a directory among the temporary files"))?;
-        let written = running.kubeconfig().write(&directory.path().join(KUBECONFIG));
-        written.map_err(|error| refused("write its kubeconfig", error))?;
-        Ok(Box::new(Door { running, authority, directory }))
+    async fn open(&self) -> Result<Box<KubeconfigListener>, Error> {
+        let authority =
+            Authority::generate().map_err(|error| Error::Certificates(error.to_string()))?;
+        let running = self
+            .listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), &authority)
+            .await?;
+        let directory = tempfile::tempdir().map_err(Error::io("create a temporary directory"))?;
+        let written = running
+            .kubeconfig()
+            .write(&directory.path().join(KUBECONFIG));
+        written.map_err(|error| embedded_error("write its kubeconfig", error))?;
+        Ok(Box::new(KubeconfigListener {
+            running,
+            authority,
+            directory,
+        }))
     }
 
-    async fn listen(&self, address: SocketAddr, authority: &Authority) -> Result<Running, Error> {
-        self.server.listen(address, Some(authority)).await.map_err(|error| refused("listen", error))
+    async fn listen(
+        &self,
+        address: SocketAddr,
+        authority: &Authority,
+    ) -> Result<RunningServer, Error> {
+        self.server
+            .listen(address, Some(authority))
+            .await
+            .map_err(|error| embedded_error("listen", error))
     }
 }
 
@@ -85,23 +117,37 @@ impl TestServer for Embedded {
         Ok(self.connect(self.server.service_as(identity)))
     }
 
-    async fn install(&self, definitions: impl IntoIterator<Item: Serialize> + Send) -> Result<(), Error> {
+    async fn install(
+        &self,
+        definitions: impl IntoIterator<Item: Serialize> + Send,
+    ) -> Result<(), Error> {
         for definition in definitions::values(definitions)? {
-            self.server.install(definition).await.map_err(|failure| refused("install a definition", failure))?;
+            self.server
+                .install(definition)
+                .await
+                .map_err(|failure| embedded_error("install a definition", failure))?;
         }
         Ok(())
     }
 
     async fn restart(&self) -> Result<(), Error> {
-        let mut door = self.door.lock().await;
+        let mut listener = self.listener.lock().await;
         self.server.compact();
         self.restarts.send_replace(());
-        if let Some(open) = door.take() {
-            let Door { running, authority, directory } = *open;
+        if let Some(open) = listener.take() {
+            let KubeconfigListener {
+                running,
+                authority,
+                directory,
+            } = *open;
             let address = running.addr();
             running.stop().await;
             let running = self.listen(address, &authority).await?;
-            *door = Some(Box::new(Door { running, authority, directory }));
+            *listener = Some(Box::new(KubeconfigListener {
+                running,
+                authority,
+                directory,
+            }));
         }
         Ok(())
     }
@@ -111,15 +157,18 @@ impl TestServer for Embedded {
     }
 
     async fn kubeconfig(&self) -> Result<PathBuf, Error> {
-        let mut door = self.door.lock().await;
-        let open = match door.take() {
+        let mut listener = self.listener.lock().await;
+        let open = match listener.take() {
             Some(open) => open,
             None => self.open().await?,
         };
-        Ok(door.insert(open).directory.path().join(KUBECONFIG))
+        Ok(listener.insert(open).directory.path().join(KUBECONFIG))
     }
 }
 
-fn refused(doing: &'static str, what: impl ToString) -> Error {
-    Error::Embedded { doing, what: what.to_string() }
+fn embedded_error(operation: &'static str, problem: impl ToString) -> Error {
+    Error::Embedded {
+        operation,
+        problem: problem.to_string(),
+    }
 }

@@ -1,40 +1,50 @@
-//! One test, two servers: what both can do is one trait, and [`Env`] is either.
+//! Common interface of the embedded and the real API server.
 
 use super::{Embedded, Error, Real};
 use kube_client::Client;
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// A Kubernetes API server that a test can use, whichever it is.
+/// Kubernetes API server for tests.
 pub trait TestServer {
-    /// `embedded` or `real`, for messages.
+    /// Returns `embedded` or `real`, for messages.
     fn name(&self) -> &'static str;
 
-    /// A new client that may do everything, for the runtime that this is called in. It retries nothing by itself.
+    /// Creates an admin client for the current runtime. It does not retry.
     fn client(&self) -> Result<Client, Error>;
 
-    /// A new client of somebody's. The embedded server knows who it is, and lets everybody do everything.
+    /// Creates a client of a user.
+    ///
+    /// The embedded server records the user and allows every request.
     fn client_as(&self, user: &str, groups: &[&str]) -> Result<Client, Error>;
 
-    /// Install definitions, or update those that are there, and wait until they are served. All tests on the real server share them: give
-    /// different definitions different groups.
+    /// Installs or updates CRDs, and waits until they are served.
+    ///
+    /// All tests on the real server share its CRDs: use a different group for each different CRD.
     fn install(
         &self,
         definitions: impl IntoIterator<Item: Serialize> + Send,
     ) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Restart the server: the data stays, connections break, watches from before are told that their revision is too old. On the real
-    /// server this disturbs the tests beside this one: prefer an [`Environment`](super::Environment) of your own.
+    /// Restarts the server.
+    ///
+    /// Data is kept, connections break, and resource versions from before are too old for a watch.
+    /// On the real server this disturbs concurrent tests: prefer a separate
+    /// [`Environment`](super::Environment).
     fn restart(&self) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// A new namespace, `prefix-xxxxx`. What a test does in one of its own, no other test sees.
+    /// Creates a namespace `prefix-xxxxx`, to isolate a test from others.
     fn namespace(&self, prefix: &str) -> impl Future<Output = Result<String, Error>> + Send;
 
-    /// A kubeconfig of the admin's, for kubectl and other programs. It goes with the server.
+    /// Returns an admin kubeconfig for kubectl and other programs.
+    ///
+    /// It is removed with the server.
     fn kubeconfig(&self) -> impl Future<Output = Result<PathBuf, Error>> + Send;
 }
 
-/// The server that a test runs on; [`env_test!`](crate::env_test) gives it one, and then the other.
+/// API server that a test runs on.
+///
+/// [`env_test!`](crate::env_test) runs a test on each.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -49,28 +59,32 @@ pub trait TestServer {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Env {
-    /// The embedded server, one for each test.
+    /// The embedded server, one per test.
     Embedded(Embedded),
     /// The real server, shared by the tests of a binary.
     Real(Real),
 }
 
 impl Env {
-    /// An embedded server.
+    /// Starts an embedded server.
     ///
     /// # Panics
-    /// If called outside of a tokio runtime.
+    /// Panics outside of a tokio runtime.
     pub fn embedded() -> Result<Self, Error> {
         Embedded::start().map(Self::Embedded)
     }
 
-    /// The real server that the tests of this binary share; see [`Environment::shared`](super::Environment::shared).
+    /// Returns the real server that the tests of this binary share.
+    ///
+    /// See [`Environment::shared`](super::Environment::shared).
     pub async fn real() -> Result<Self, Error> {
-        super::Environment::shared().await.map(|environment| Self::Real(Real::new(environment)))
+        super::Environment::shared()
+            .await
+            .map(|environment| Self::Real(Real::new(environment)))
     }
 }
 
-/// Do it on the one that it is.
+/// Dispatches a call to the variant.
 macro_rules! either {
     ($env:expr, $server:ident => $call:expr) => {
         match $env {
@@ -93,7 +107,10 @@ impl TestServer for Env {
         either!(self, server => server.client_as(user, groups))
     }
 
-    async fn install(&self, definitions: impl IntoIterator<Item: Serialize> + Send) -> Result<(), Error> {
+    async fn install(
+        &self,
+        definitions: impl IntoIterator<Item: Serialize> + Send,
+    ) -> Result<(), Error> {
         let definitions = super::definitions::values(definitions)?;
         either!(self, server => server.install(definitions).await)
     }

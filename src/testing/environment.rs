@@ -1,11 +1,12 @@
-//! The environment: a real control plane that ends with its last handle, at the latest with this process; or an existing cluster,
-//! which is only used.
+//! Test environment: a real control plane, or an existing cluster.
+//!
+//! A control plane ends with its last handle, at the latest with this process.
 
 use super::{
     Error, Options, User,
-    apart::apart,
     control_plane::{ControlPlane, client},
     definitions,
+    own_runtime::run_on_own_runtime,
 };
 use kube_client::{Client, Config};
 use serde::Serialize;
@@ -16,14 +17,17 @@ use std::{
 };
 use tokio::sync::OnceCell;
 
-/// The one that the tests of a binary share.
+/// Environment that the tests of a binary share.
 static SHARED: OnceCell<Result<Environment, Error>> = OnceCell::const_new();
 
-/// A real kube-apiserver with its etcd, started for tests; or an existing cluster. A handle: clones are the same environment, and
-/// without [`stop`](Self::stop) it ends with the last of them, at the latest when this process ends, however it ends.
+/// Real kube-apiserver and etcd started for tests, or an existing cluster.
 ///
-/// Use it for what only the real server does, and [`env_test!`](crate::env_test) to run one test on both it and the embedded one.
-/// It starts in a few seconds; [`shared`](Self::shared) starts one for all tests of a binary.
+/// Clones refer to the same environment. It ends with [`stop`](Self::stop), with the last clone, or
+/// at the latest when this process ends, even if it is killed.
+///
+/// Use it for features that only the real server has, and [`env_test!`](crate::env_test) to run a
+/// test on it and on the embedded server. A start takes a few seconds; [`shared`](Self::shared)
+/// starts one environment for all tests of a binary.
 ///
 /// ```no_run
 /// # async fn example(widget: serde_json::Value) -> Result<(), steersman::testing::Error> {
@@ -33,7 +37,7 @@ static SHARED: OnceCell<Result<Environment, Error>> = OnceCell::const_new();
 /// environment.install([widget]).await?;
 /// let client = environment.client()?;
 /// println!("kubectl --kubeconfig {}", environment.kubeconfig()?.display());
-/// // … what is to be tested …
+/// // … the test …
 /// environment.restart_apiserver().await?; // every watch breaks; the data stays
 /// environment.stop().await
 /// # }
@@ -45,20 +49,29 @@ pub struct Environment {
 
 enum Inner {
     Started(Box<ControlPlane>),
-    Existing { config: Box<Config>, kubeconfig: Option<PathBuf> },
+    Existing {
+        config: Box<Config>,
+        kubeconfig: Option<PathBuf>,
+    },
 }
 
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Environment").field("directory", &self.directory()).finish_non_exhaustive()
+        f.debug_struct("Environment")
+            .field("directory", &self.directory())
+            .finish_non_exhaustive()
     }
 }
 
 impl Environment {
-    /// Start a control plane, ready when this returns; or use an existing cluster, if the options or `USE_EXISTING_CLUSTER` say so.
+    /// Starts a control plane, and returns when it is ready.
+    ///
+    /// Uses an existing cluster instead if the options or `USE_EXISTING_CLUSTER` ask for it.
     pub async fn start(options: Options) -> Result<Self, Error> {
-        let existing = options.existing_cluster.unwrap_or_else(|| says_true("USE_EXISTING_CLUSTER"));
-        let inner = apart(move || async move {
+        let existing = options
+            .existing_cluster
+            .unwrap_or_else(|| says_true("USE_EXISTING_CLUSTER"));
+        let inner = run_on_own_runtime(move || async move {
             if existing {
                 existing_cluster().await
             } else {
@@ -66,17 +79,25 @@ impl Environment {
                 Ok(Inner::Started(Box::new(plane)))
             }
         });
-        Ok(Self { inner: Arc::new(inner.await?) })
+        Ok(Self {
+            inner: Arc::new(inner.await?),
+        })
     }
 
-    /// The environment that all tests of a binary share, started by the first that asks, with a controller manager. If that fails, everybody
-    /// is told the same. It ends with the process: do not stop it. Keep tests apart by a namespace for each.
+    /// Returns the environment that all tests of a binary share.
+    ///
+    /// The first call starts it, with a controller manager. If the start fails, every call returns
+    /// the error. The environment ends with the process: do not stop it. Isolate tests by
+    /// namespaces.
     pub async fn shared() -> Result<Self, Error> {
-        let options = Options { controller_manager: true, ..Options::default() };
+        let options = Options {
+            controller_manager: true,
+            ..Options::default()
+        };
         SHARED.get_or_init(|| Self::start(options)).await.clone()
     }
 
-    /// The configuration of the admin's client: verifies the server, retries nothing by itself.
+    /// Returns the configuration of an admin client. It does not retry.
     pub fn config(&self) -> Config {
         match &*self.inner {
             Inner::Started(plane) => plane.admin.config(),
@@ -84,50 +105,68 @@ impl Environment {
         }
     }
 
-    /// A new client of the admin's, for the runtime that this is called in: its connections are tasks there, so a client that outlives
-    /// its runtime is of no use. Make one for each test.
+    /// Creates an admin client for the current runtime.
+    ///
+    /// The connections of a client are tasks of its runtime, so create one per test.
     ///
     /// # Panics
-    /// If called outside of a tokio runtime.
+    /// Panics outside of a tokio runtime.
     pub fn client(&self) -> Result<Client, Error> {
         client(self.config())
     }
 
-    /// The admin's kubeconfig, for kubectl and other programs. It goes with the environment. An existing cluster has one unless it was found
-    /// from inside.
+    /// Returns an admin kubeconfig for kubectl and other programs.
+    ///
+    /// It is removed with the environment. An existing cluster has one unless it is accessed from a
+    /// pod.
     pub fn kubeconfig(&self) -> Result<&Path, Error> {
         match &*self.inner {
             Inner::Started(plane) => Ok(&plane.kubeconfig),
-            Inner::Existing { kubeconfig, .. } => {
-                kubeconfig.as_deref().ok_or(Error::Existing("give a kubeconfig file when it was found from inside"))
-            }
+            Inner::Existing { kubeconfig, .. } => kubeconfig.as_deref().ok_or(Error::Existing(
+                "provide a kubeconfig file to a process in a pod",
+            )),
         }
     }
 
-    /// Somebody else, known by a client certificate, who may do what roles bound to them or to their groups allow.
+    /// Creates a user with a client certificate, for tests of RBAC.
     pub fn user(&self, name: &str, groups: &[&str]) -> Result<User, Error> {
-        self.plane("make users: its certificate authority is not known")?.user(name, groups)
+        self.plane("create users without its certificate authority")?
+            .user(name, groups)
     }
 
-    /// Install definitions, or update those that are there, and wait until they are established and in discovery. With kube-derive:
-    /// `environment.install([Widget::crd()])`; from files: [`read_definitions`](super::read_definitions).
-    pub async fn install(&self, definitions: impl IntoIterator<Item: Serialize>) -> Result<(), Error> {
+    /// Installs or updates CRDs, and waits until they are in discovery.
+    ///
+    /// With kube-derive use `environment.install([Widget::crd()])`, and for files
+    /// [`read_definitions`](super::read_definitions).
+    pub async fn install(
+        &self,
+        definitions: impl IntoIterator<Item: Serialize>,
+    ) -> Result<(), Error> {
         let definitions = definitions::values(definitions)?;
-        self.on_client(|client| definitions::install(client, definitions)).await
+        self.on_client(|client| definitions::install(client, definitions))
+            .await
     }
 
-    /// Delete definitions with all their objects, and wait until they are gone. Those that are not there are no error.
-    pub async fn uninstall(&self, definitions: impl IntoIterator<Item: Serialize>) -> Result<(), Error> {
+    /// Deletes CRDs with all their objects, and waits until they are gone.
+    ///
+    /// A CRD that does not exist is not an error.
+    pub async fn uninstall(
+        &self,
+        definitions: impl IntoIterator<Item: Serialize>,
+    ) -> Result<(), Error> {
         let definitions = definitions::values(definitions)?;
-        self.on_client(|client| definitions::uninstall(client, definitions)).await
+        self.on_client(|client| definitions::uninstall(client, definitions))
+            .await
     }
 
-    /// End kube-apiserver and start it again: the data, the port and the certificates stay, every connection and every watch breaks, and
-    /// revisions from before are too old for a watch. Also brings back one that has crashed.
+    /// Restarts kube-apiserver. It also starts one that has crashed.
+    ///
+    /// Data, port and certificates are kept. Connections and watches break, and resource versions
+    /// from before are too old for a watch.
     pub async fn restart_apiserver(&self) -> Result<(), Error> {
         self.plane("be restarted")?;
         let inner = self.inner.clone();
-        apart(move || async move {
+        run_on_own_runtime(move || async move {
             match &*inner {
                 Inner::Started(plane) => plane.restart_api_server().await,
                 Inner::Existing { .. } => Ok(()),
@@ -136,15 +175,20 @@ impl Environment {
         .await
     }
 
-    /// Stop kube-apiserver in the middle of everything, until the guard is dropped: it keeps its connections and answers nothing, as one that
-    /// is overloaded.
+    /// Pauses kube-apiserver until the guard is dropped.
+    ///
+    /// It keeps its connections and does not answer, like an overloaded server.
     pub fn pause_apiserver(&self) -> Result<Paused, Error> {
         self.plane("be paused")?.signal_api_server("STOP")?;
-        Ok(Paused { environment: self.clone() })
+        Ok(Paused {
+            environment: self.clone(),
+        })
     }
 
-    /// Fails if a program of the environment has ended, with what it said last: to tell a test's failure from the server's. An existing
-    /// cluster is not looked at.
+    /// Returns an error if a program of the environment has ended.
+    ///
+    /// The error has the end of its log. Use it to distinguish a failed test from a failed server.
+    /// An existing cluster is not checked.
     pub fn check(&self) -> Result<(), Error> {
         match &*self.inner {
             Inner::Started(plane) => plane.check(),
@@ -152,7 +196,7 @@ impl Environment {
         }
     }
 
-    /// Where the logs are, while it runs; none for an existing cluster.
+    /// Returns the directory of the logs; `None` for an existing cluster.
     pub fn directory(&self) -> Option<&Path> {
         match &*self.inner {
             Inner::Started(plane) => Some(plane.directory.path()),
@@ -160,22 +204,26 @@ impl Environment {
         }
     }
 
-    /// Keep the logs when the environment ends, and say once where they are: for a test that has failed.
+    /// Keeps the logs when the environment ends, and prints their location once.
+    ///
+    /// Use it in a test that has failed.
     pub fn keep_logs(&self) {
         if let Inner::Started(plane) = &*self.inner {
-            plane.directory.keep_and_tell();
+            plane.directory.keep_and_print();
         }
     }
 
-    /// It is a cluster that was there before, and stays.
+    /// Returns whether this is an existing cluster.
     pub fn is_existing(&self) -> bool {
         matches!(&*self.inner, Inner::Existing { .. })
     }
 
-    /// End every program and remove the directory, logs that are kept aside. An existing cluster goes on.
+    /// Stops all programs and removes the directory, except for logs that are kept.
+    ///
+    /// An existing cluster is not affected.
     pub async fn stop(&self) -> Result<(), Error> {
         let inner = self.inner.clone();
-        apart(move || async move {
+        run_on_own_runtime(move || async move {
             match &*inner {
                 Inner::Started(plane) => plane.stop(),
                 Inner::Existing { .. } => Ok(()),
@@ -191,18 +239,23 @@ impl Environment {
         }
     }
 
-    /// Work with a client of its own, apart. If it fails because the server has crashed, that is what is told.
-    async fn on_client<F>(&self, work: impl FnOnce(Client) -> F + Send + 'static) -> Result<(), Error>
+    /// Runs `work` with a separate client and thread.
+    ///
+    /// If it fails because the server has crashed, returns the error of the server.
+    async fn on_client<F>(
+        &self,
+        work: impl FnOnce(Client) -> F + Send + 'static,
+    ) -> Result<(), Error>
     where
         F: Future<Output = Result<(), Error>>,
     {
         let config = self.config();
-        let done = apart(move || async move { work(client(config)?).await }).await;
+        let done = run_on_own_runtime(move || async move { work(client(config)?).await }).await;
         done.or_else(|error| self.check().and(Err(error)))
     }
 }
 
-/// A kube-apiserver that is paused. Dropped, it goes on.
+/// Paused kube-apiserver, which continues when this is dropped.
 #[derive(Debug)]
 #[must_use = "dropped, the server goes on"]
 pub struct Paused {
@@ -212,22 +265,29 @@ pub struct Paused {
 impl Drop for Paused {
     fn drop(&mut self) {
         if let Inner::Started(plane) = &*self.environment.inner {
-            // One that was stopped meanwhile needs nothing.
+            // Fails if the server was stopped meanwhile, which needs no action.
             let _ = plane.signal_api_server("CONT");
         }
     }
 }
 
 async fn existing_cluster() -> Result<Inner, Error> {
-    let mut config = Config::infer().await.map_err(|error| Error::NoCluster(error.to_string()))?;
+    let mut config = Config::infer()
+        .await
+        .map_err(|error| Error::NoCluster(error.to_string()))?;
     config.default_retry = false;
     let first = |paths: std::ffi::OsString| env::split_paths(&paths).next();
-    let named = env::var_os("KUBECONFIG").and_then(first).filter(|path| !path.as_os_str().is_empty());
+    let named = env::var_os("KUBECONFIG")
+        .and_then(first)
+        .filter(|path| !path.as_os_str().is_empty());
     let usual = || Some(PathBuf::from(env::var_os("HOME")?).join(".kube/config"));
-    Ok(Inner::Existing { config: config.into(), kubeconfig: named.or_else(usual).filter(|path| path.is_file()) })
+    Ok(Inner::Existing {
+        config: config.into(),
+        kubeconfig: named.or_else(usual).filter(|path| path.is_file()),
+    })
 }
 
-/// A variable that is set to `true`.
+/// Returns whether a variable is `true` or `1`.
 pub(super) fn says_true(variable: &str) -> bool {
     env::var(variable).is_ok_and(|value| value.eq_ignore_ascii_case("true") || value == "1")
 }

@@ -1,114 +1,124 @@
-//! What can go wrong with a test server. The text says what to do next; errors are cheap to clone, since one failed start is
-//! told to every test that waits for it.
+//! Errors of test servers.
+//!
+//! Errors are cheap to clone, because every test that waits for a failed start receives a copy.
 
-use crate::causes::Causes;
+use crate::error_chain::ErrorChain;
 use std::{fmt::Write as _, io, path::PathBuf, sync::Arc};
 
-/// Why a test server did not do what was asked.
+/// Error of a test server.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No programs to start.
+    /// The binaries of the control plane were not found.
     #[error(
-        "no etcd and kube-apiserver to start: run `cargo xtask envtest`, or set KUBEBUILDER_ASSETS to a directory that has \
-         them (looked in {})",
+        "cannot find etcd and kube-apiserver in {}; run `cargo xtask envtest`, or set \
+         KUBEBUILDER_ASSETS to their directory",
         listed(looked)
     )]
     NoBinaries {
-        /// Where they were looked for.
+        /// Directories that were searched.
         looked: Vec<PathBuf>,
     },
-    /// A directory was named, but not everything is there.
+    /// The configured directory does not have all binaries.
     #[error(
-        "{} has no program {program}: put it there, or set KUBEBUILDER_ASSETS to a directory that has it \
-         (`cargo xtask envtest` builds all of them)",
+        "cannot find {program} in {}; run `cargo xtask envtest`, or set KUBEBUILDER_ASSETS to a \
+         directory that has it",
         directory.display()
     )]
     MissingBinary {
-        /// What is missing.
+        /// Name of the missing binary.
         program: &'static str,
-        /// Where.
+        /// Configured directory.
         directory: PathBuf,
     },
-    /// A program of the environment is not running, or does not answer.
-    #[error("{program} {what}; its logs are kept in {}, the last lines are\n{tail}", logs.display())]
+    /// A program of the environment is not running or does not answer.
+    #[error("{program} {problem}; its logs are kept in {}, the last lines are\n{tail}", logs.display())]
     Program {
         /// `etcd`, `kube-apiserver` or `kube-controller-manager`.
         program: &'static str,
-        /// What is the matter with it: `ended with exit status 1`.
-        what: String,
-        /// The end of its log.
+        /// State of the program, such as `ended with exit status 1`.
+        problem: String,
+        /// End of the log.
         tail: String,
-        /// Where all logs are.
+        /// Directory of all logs.
         logs: PathBuf,
     },
-    /// The file system or the operating system refused.
-    #[error("cannot {doing}: {error}")]
+    /// An operation of the operating system failed.
+    #[error("cannot {operation}: {error}")]
     Io {
-        /// What was tried.
-        doing: String,
+        /// Operation that failed.
+        operation: String,
         /// Error of the operating system.
         error: Arc<io::Error>,
     },
-    /// Certificates could not be made.
+    /// Certificates could not be created.
     #[error("{0}")]
     Certificates(String),
-    /// The server refused a request, or was not to be reached.
-    #[error("cannot {doing}: {}", Causes(&**error))]
+    /// A request was rejected, or the server could not be reached.
+    #[error("cannot {operation}: {}", ErrorChain(&**error))]
     Request {
-        /// What was tried.
-        doing: String,
+        /// Operation that failed.
+        operation: String,
         /// Error of the client.
         error: Arc<kube_client::Error>,
     },
-    /// No existing cluster is to be found.
+    /// No kubeconfig for an existing cluster was found.
     #[error(
-        "no kubeconfig for the existing cluster that USE_EXISTING_CLUSTER asks for: set KUBECONFIG, or unset \
-         USE_EXISTING_CLUSTER to start a server of your own ({0})"
+        "cannot use the existing cluster of USE_EXISTING_CLUSTER: {0}; set KUBECONFIG, or unset \
+         USE_EXISTING_CLUSTER to start a server"
     )]
     NoCluster(String),
-    /// What is no definition of a resource, or is not served.
-    #[error("the definition {name} {what}")]
+    /// A CRD is invalid or not served.
+    #[error("CustomResourceDefinition {name} {problem}")]
     Definition {
-        /// `widgets.example.com`, or what is known of it.
+        /// Name such as `widgets.example.com`, as far as known.
         name: String,
-        /// What is the matter with it.
-        what: String,
+        /// Problem with the CRD.
+        problem: String,
     },
-    /// The embedded server refused.
-    #[error("the embedded server cannot {doing}: {what}")]
+    /// The embedded server rejected an operation.
+    #[error("embedded API server cannot {operation}: {problem}")]
     Embedded {
-        /// What was tried.
-        doing: &'static str,
-        /// What it said.
-        what: String,
+        /// Operation that failed.
+        operation: &'static str,
+        /// Message of the server.
+        problem: String,
     },
-    /// An existing cluster is not ours to change.
-    #[error(
-        "an existing cluster cannot {0}: unset USE_EXISTING_CLUSTER, so that a server of the test's own is started"
-    )]
+    /// The operation is not possible on an existing cluster.
+    #[error("an existing cluster cannot {0}; unset USE_EXISTING_CLUSTER to start a server")]
     Existing(&'static str),
     /// The environment was stopped.
-    #[error("the environment was stopped: start another one")]
+    #[error("the environment was stopped; start another one")]
     Stopped,
 }
 
 impl Error {
-    pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
-        let doing = doing.into();
-        |error| Self::Io { doing, error: error.into() }
+    pub(crate) fn io(operation: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let operation = operation.into();
+        |error| Self::Io {
+            operation,
+            error: error.into(),
+        }
     }
 
-    pub(crate) fn request(doing: impl Into<String>) -> impl FnOnce(kube_client::Error) -> Self {
-        let doing = doing.into();
-        |error| Self::Request { doing, error: error.into() }
+    pub(crate) fn request(operation: impl Into<String>) -> impl FnOnce(kube_client::Error) -> Self {
+        let operation = operation.into();
+        |error| Self::Request {
+            operation,
+            error: error.into(),
+        }
     }
 
-    pub(super) fn definition(name: impl Into<String>, what: impl Into<String>) -> Self {
-        Self::Definition { name: name.into(), what: what.into() }
+    pub(super) fn definition(name: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::Definition {
+            name: name.into(),
+            problem: problem.into(),
+        }
     }
 
-    /// There is nothing to start: a test on the real server may be left out on a machine that has none.
+    /// Returns whether the binaries of the control plane are not installed.
+    ///
+    /// A test on the real server may be skipped in that case.
     pub fn is_about_missing_binaries(&self) -> bool {
         matches!(self, Self::NoBinaries { .. } | Self::MissingBinary { .. })
     }
@@ -118,7 +128,7 @@ fn listed(directories: &[PathBuf]) -> String {
     let mut text = String::new();
     for directory in directories {
         let between = if text.is_empty() { "" } else { ", " };
-        // Writing to a string cannot fail.
+        // Writing to a `String` does not fail.
         let _ = write!(text, "{between}{}", directory.display());
     }
     text

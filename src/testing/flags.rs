@@ -1,4 +1,4 @@
-//! The flags of the programs, as envtest gives them, and the ports and files that they name.
+//! Flags of the programs, as envtest sets them, with their ports and files.
 
 use std::{
     io,
@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Ports that were free a moment ago.
+/// Ports that were free when they were selected.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ports {
     pub(super) etcd: u16,
@@ -18,14 +18,19 @@ pub(super) struct Ports {
 impl Ports {
     pub(super) fn find() -> io::Result<Self> {
         let listen = || TcpListener::bind(("127.0.0.1", 0));
-        // All at once, so that they differ.
+        // Opened at the same time, so that they differ.
         let listeners = [listen()?, listen()?, listen()?, listen()?];
         let port = |at: usize| listeners[at].local_addr().map(|address| address.port());
-        Ok(Self { etcd: port(0)?, etcd_peer: port(1)?, api_server: port(2)?, controller_manager: port(3)? })
+        Ok(Self {
+            etcd: port(0)?,
+            etcd_peer: port(1)?,
+            api_server: port(2)?,
+            controller_manager: port(3)?,
+        })
     }
 }
 
-/// Files that the flags name.
+/// Files that the flags refer to.
 #[derive(Clone, Debug)]
 pub(super) struct Files {
     pub(super) ca: PathBuf,
@@ -36,7 +41,9 @@ pub(super) struct Files {
 }
 
 pub(super) fn url(port: u16) -> http::Uri {
-    format!("https://127.0.0.1:{port}").parse().expect("an address and a port are an URL")
+    format!("https://127.0.0.1:{port}")
+        .parse()
+        .expect("an address and a port are an URL")
 }
 
 pub(super) fn etcd(ports: Ports, files: &Files) -> Vec<String> {
@@ -48,7 +55,7 @@ pub(super) fn etcd(ports: Ports, files: &Files) -> Vec<String> {
         format!("--listen-peer-urls=http://127.0.0.1:{peers}"),
         format!("--initial-advertise-peer-urls=http://127.0.0.1:{peers}"),
         format!("--initial-cluster=default=http://127.0.0.1:{peers}"),
-        // What survives a power loss is of no interest.
+        // Tests do not need to survive a power loss.
         "--unsafe-no-fsync=true".into(),
     ]
 }
@@ -63,16 +70,16 @@ pub(super) fn api_server(ports: Ports, files: &Files) -> Vec<String> {
         format!("--tls-cert-file={certificate}"),
         format!("--tls-private-key-file={key}"),
         format!("--client-ca-file={}", shown(&files.ca)),
-        // Both, so that it works on a machine without a network.
+        // Both allow a machine without a network.
         "--advertise-address=127.0.0.1".into(),
         "--endpoint-reconciler-type=none".into(),
         "--service-cluster-ip-range=10.0.0.0/24".into(),
         "--allow-privileged=true".into(),
         "--authorization-mode=RBAC".into(),
-        // Nobody makes the accounts that it asks for.
+        // No controller creates the service accounts that it requires.
         "--disable-admission-plugins=ServiceAccount".into(),
         format!("--service-account-issuer=https://127.0.0.1:{port}/"),
-        // Tokens are signed by the key that the server has anyway, and known by its certificate.
+        // Tokens are signed by the key of the server and verified by its certificate.
         format!("--service-account-key-file={certificate}"),
         format!("--service-account-signing-key-file={key}"),
     ]

@@ -1,13 +1,13 @@
-//! Servers to test controllers on: an embedded one that is ready in a millisecond, the real kube-apiserver, an existing cluster. Feature `testing`.
+//! API servers for tests of controllers. Feature `testing`.
 //!
-//! # Which one
-//! | | use it for | needs |
+//! # Servers
+//! | server | use it for | needs |
 //! |---|---|---|
-//! | [`Env::embedded`], or `steersman_apiserver` itself | almost everything: paused time, faults, forks, a journal of requests, thousands of servers at once | nothing |
-//! | [`Environment`], [`Env::real`] | what the embedded server has not (RBAC, CEL, server-side apply, webhooks), and as the judge of whether a test assumes what is so | etcd and kube-apiserver: `cargo xtask envtest`, or `KUBEBUILDER_ASSETS` as for envtest; some seconds for each test binary |
-//! | the same with `USE_EXISTING_CLUSTER=true` | what needs nodes: pods that run, volumes, networks | a kubeconfig |
+//! | [`Env::embedded`], or `steersman_apiserver` itself | most tests: paused time, faults, forks, a journal of requests, thousands of servers at once | nothing |
+//! | [`Environment`], [`Env::real`] | features that the embedded server does not have (RBAC, CEL, server-side apply, webhooks), and to verify the assumptions of a test | etcd and kube-apiserver: `cargo xtask envtest`, or `KUBEBUILDER_ASSETS` as for envtest; some seconds for each test binary |
+//! | [`Environment`] with `USE_EXISTING_CLUSTER=true` | tests that need nodes: running pods, volumes, networks | a kubeconfig |
 //!
-//! Write a test once, by [`env_test!`](crate::env_test), and it runs on the first two:
+//! Write a test once with [`env_test!`](crate::env_test), to run it on the first two:
 //!
 //! ```
 //! use steersman::testing::{Env, TestServer};
@@ -17,14 +17,14 @@
 //!     async fn somebody_is_who_they_are(env: Env) -> anyhow::Result<()> {
 //!         let namespace = env.namespace("people").await?;
 //!         let client = env.client_as("alice", &["dev"])?;
-//!         // … what alice does in her namespace …
+//!         // … requests of alice …
 //!         Ok(())
 //!     }
 //! }
 //! # fn main() {}
 //! ```
 //!
-//! Or with a server at hand:
+//! Or start a server explicitly:
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -44,25 +44,27 @@
 //! # }
 //! ```
 //!
-//! # What is promised of the real server
-//! It listens on loopback only, with certificates of an authority that exists in the test's memory alone. No process of it is left after
-//! the tests: not after a panic, not after `kill -9`. Its directory goes with it; after a failure the logs stay, and it is said where they are.
+//! # Isolation of the real server
+//! It listens on loopback only, with certificates of an authority that exists only in the memory of
+//! the test. No process is left after the tests, even after a panic or `kill -9`. Its directory is
+//! removed as well. After a failure the logs are kept and their location is printed.
 
-mod apart;
 mod binaries;
 mod control_plane;
-mod cut;
 mod definitions;
 mod directory;
 mod embedded;
 mod env;
 mod environment;
 mod error;
+mod eventually;
 mod flags;
 mod namespaces;
 mod options;
+mod own_runtime;
 mod program;
 mod real;
+mod restartable;
 mod run;
 mod supervisor;
 mod user;
@@ -74,6 +76,7 @@ pub use self::{
     env::{Env, TestServer},
     environment::{Environment, Paused},
     error::Error,
+    eventually::eventually,
     options::Options,
     real::Real,
     run::{TestOutput, or_left_out, run_embedded, run_real},

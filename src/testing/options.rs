@@ -1,8 +1,10 @@
-//! Settings of an environment.
+//! Options of an environment.
 
 use std::{path::PathBuf, time::Duration};
 
-/// Settings of an [`Environment`](super::Environment). The defaults are those of envtest.
+/// Options of an [`Environment`](super::Environment).
+///
+/// The defaults are those of envtest.
 ///
 /// ```
 /// use steersman::testing::Options;
@@ -16,25 +18,36 @@ use std::{path::PathBuf, time::Duration};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The directory that has `etcd` and `kube-apiserver`. Default: none, they are looked for: in `KUBEBUILDER_ASSETS`, in
-    /// `${XDG_CACHE_HOME:-$HOME/.cache}/steersman/envtest/` by version, in `/usr/local/kubebuilder/bin`.
+    /// Directory with `etcd` and `kube-apiserver`.
+    ///
+    /// Default: the first of `KUBEBUILDER_ASSETS`,
+    /// `${XDG_CACHE_HOME:-$HOME/.cache}/steersman/envtest/` by version, and
+    /// `/usr/local/kubebuilder/bin`.
     pub binaries: Option<PathBuf>,
-    /// Use the cluster of the kubeconfig, and start nothing. Default: none, what `USE_EXISTING_CLUSTER` says (`true` or not).
+    /// Uses the cluster of the kubeconfig and starts nothing.
+    ///
+    /// Default: the value of `USE_EXISTING_CLUSTER`.
     pub existing_cluster: Option<bool>,
-    /// Run a controller manager, too, with its garbage collector and its namespace controller: without them nothing collects the
-    /// dependents of a deleted object, and deleted namespaces stay `Terminating`. Default: false.
+    /// Runs a controller manager with garbage collector and namespace controller.
+    ///
+    /// Without it, dependents of deleted objects are not collected, and deleted namespaces stay
+    /// `Terminating`. Default: false.
     pub controller_manager: bool,
-    /// Further flags of kube-apiserver: one that is already there is overridden. Default: none.
+    /// Additional flags of kube-apiserver, which override existing ones.
+    ///
+    /// Default: none.
     pub api_server_flags: Vec<String>,
-    /// Further flags of etcd, likewise. Default: none.
+    /// Additional flags of etcd, which override existing ones. Default: none.
     pub etcd_flags: Vec<String>,
-    /// Further flags of kube-controller-manager, likewise. Default: none.
+    /// Additional flags of kube-controller-manager. Default: none.
+    ///
+    /// They override existing ones.
     pub controller_manager_flags: Vec<String>,
-    /// How long each program may take to be healthy, also after a restart. Default: 60 seconds.
+    /// Time for each program to become healthy, also after a restart. Default: 60 s.
     pub start_timeout: Duration,
-    /// How long kube-apiserver may take to end by itself in a restart, before it is killed. Default: 10 seconds.
+    /// Time for kube-apiserver to end in a restart before it is killed. Default: 10 s.
     pub restart_grace: Duration,
-    /// Keep the logs when the environment ends. Default: false, only those of failures.
+    /// Keeps the logs when the environment ends. Default: false, only after failures.
     pub keep_logs: bool,
 }
 

@@ -1,9 +1,9 @@
-//! One program of the control plane: how it is started, again and again with the same flags, and whether it runs.
+//! One program of the control plane, which can be restarted with the same flags.
 
 use super::{
     Error,
     directory::Directory,
-    supervisor::{Process, told},
+    supervisor::{Process, describe_exit},
 };
 use parking_lot::Mutex;
 use std::{
@@ -11,34 +11,44 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A program with its flags. Locks are held for moments only: everything that waits looks again and again.
+/// A program with its flags.
+///
+/// Locks are held briefly: every wait polls.
 #[derive(Debug)]
 pub(super) struct Program {
     pub(super) name: &'static str,
     pub(super) binary: PathBuf,
     pub(super) arguments: Vec<String>,
-    /// Its supervisor tidies up after all.
+    /// Whether the supervisor of this program removes the directory.
     pub(super) is_last: bool,
-    /// None before the start, and after the stop.
+    /// `None` before the start and after the stop.
     pub(super) process: Mutex<Option<Process>>,
 }
 
 impl Program {
     pub(super) fn start(&self, directory: &Directory) -> Result<(), Error> {
         let tidy = self.is_last.then(|| directory.path());
-        let started = Process::start(&self.binary, &self.arguments, &directory.log(self.name), tidy);
-        *self.process.lock() = Some(started.map_err(Error::io(format!("start {}", self.binary.display())))?);
+        let started = Process::start(
+            &self.binary,
+            &self.arguments,
+            &directory.log(self.name),
+            tidy,
+        );
+        *self.process.lock() =
+            Some(started.map_err(Error::io(format!("start {}", self.binary.display())))?);
         Ok(())
     }
 
-    /// Fails if it does not run, with what it said last.
+    /// Returns an error with the end of the log if the program does not run.
     pub(super) fn check(&self, directory: &Directory) -> Result<(), Error> {
         match &mut *self.process.lock() {
             None => Err(Error::Stopped),
             Some(process) => match process.ended() {
                 Ok(None) => Ok(()),
-                Ok(Some(status)) => Err(directory.unwell(self.name, told(status))),
-                Err(error) => Err(directory.unwell(self.name, format!("cannot be waited for: {error}"))),
+                Ok(Some(status)) => Err(directory.unwell(self.name, describe_exit(status))),
+                Err(error) => {
+                    Err(directory.unwell(self.name, format!("cannot be waited for: {error}")))
+                }
             },
         }
     }
@@ -46,13 +56,15 @@ impl Program {
     pub(super) fn signal(&self, signal: &str) -> Result<(), Error> {
         let mut process = self.process.lock();
         let process = process.as_mut().ok_or(Error::Stopped)?;
-        process.signal(signal).map_err(Error::io(format!("send {signal} to {}", self.name)))
+        process
+            .signal(signal)
+            .map_err(Error::io(format!("send {signal} to {}", self.name)))
     }
 
-    /// Ask it to end, and kill it after `grace`.
+    /// Terminates the program, and kills it after `grace`.
     pub(super) async fn end(&self, grace: Duration) -> Result<(), Error> {
         self.signal("TERM")?;
-        // One that is paused hears nothing before.
+        // A paused program receives SIGTERM only after SIGCONT.
         self.signal("CONT")?;
         if !self.has_ended_within(grace).await? {
             self.signal("KILL")?;
@@ -69,15 +81,19 @@ impl Program {
                 Some(Ok(None)) if since.elapsed() >= time => return Ok(false),
                 Some(Ok(None)) => {}
                 Some(Ok(Some(_))) => return Ok(true),
-                Some(Err(error)) => return Err(Error::io(format!("wait for {}", self.name))(error)),
+                Some(Err(error)) => {
+                    return Err(Error::io(format!("wait for {}", self.name))(error));
+                }
             }
             Process::pause_between_looks().await;
         }
     }
 
-    /// Kill it, and wait until nothing of it is left.
+    /// Kills the program and waits until it has ended.
     pub(super) fn kill(&self) -> Result<(), Error> {
         let process = self.process.lock().take();
-        process.map_or(Ok(()), Process::kill).map_err(Error::io(format!("end {}", self.name)))
+        process
+            .map_or(Ok(()), Process::kill)
+            .map_err(Error::io(format!("end {}", self.name)))
     }
 }

@@ -1,47 +1,55 @@
-//! The real server as one test sees it. Namespaces that the test made in an existing cluster are deleted after it; in an environment
-//! they go with it.
+//! The real API server behind the interface of [`TestServer`].
+//!
+//! Namespaces that a test has created in an existing cluster are deleted after the test.
 
-use super::{Environment, Error, TestServer, apart::apart, control_plane::client, definitions, namespaces};
+use super::{
+    Environment, Error, TestServer, control_plane::client, definitions, namespaces,
+    own_runtime::run_on_own_runtime,
+};
 use kube_client::Client;
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::{path::PathBuf, sync::Arc};
 
-/// An [`Environment`] as one test sees it.
+/// An [`Environment`] for one test.
 #[derive(Debug)]
 pub struct Real {
     environment: Environment,
-    made: Arc<Made>,
+    made: Arc<CreatedNamespaces>,
 }
 
-/// The namespaces that a test made; outlives the test, however that ends.
+/// Namespaces that a test has created. Outlives the test, even if it panics.
 #[derive(Debug, Default)]
-pub(super) struct Made(Mutex<Vec<String>>);
+pub(super) struct CreatedNamespaces(Mutex<Vec<String>>);
 
-impl Made {
-    /// Take away what was made in an existing cluster.
+impl CreatedNamespaces {
+    /// Deletes the namespaces in an existing cluster.
     pub(super) async fn tidy_up(&self, environment: &Environment) -> Result<(), Error> {
         let made = std::mem::take(&mut *self.0.lock());
         if !environment.is_existing() || made.is_empty() {
             return Ok(());
         }
         let config = environment.config();
-        apart(move || async move { namespaces::delete(&client(config)?, &made).await }).await
+        run_on_own_runtime(move || async move { namespaces::delete(&client(config)?, &made).await })
+            .await
     }
 }
 
 impl Real {
-    /// For one test.
+    /// Creates the server of one test.
     pub fn new(environment: Environment) -> Self {
-        Self { environment, made: Arc::default() }
+        Self {
+            environment,
+            made: Arc::default(),
+        }
     }
 
-    /// What it runs on.
+    /// Returns the environment.
     pub fn environment(&self) -> &Environment {
         &self.environment
     }
 
-    pub(super) fn made(&self) -> Arc<Made> {
+    pub(super) fn made(&self) -> Arc<CreatedNamespaces> {
         self.made.clone()
     }
 }
@@ -59,7 +67,10 @@ impl TestServer for Real {
         self.environment.user(user, groups)?.client()
     }
 
-    async fn install(&self, definitions: impl IntoIterator<Item: Serialize> + Send) -> Result<(), Error> {
+    async fn install(
+        &self,
+        definitions: impl IntoIterator<Item: Serialize> + Send,
+    ) -> Result<(), Error> {
         let definitions = definitions::values(definitions)?;
         self.environment.install(definitions).await
     }

@@ -1,4 +1,4 @@
-//! One test on both servers: as two tests, so that the harness's own line says on which one it failed.
+//! Runs one test on both servers, as two tests with their own results.
 
 use super::{Env, Environment, Error};
 use std::{
@@ -9,20 +9,22 @@ use std::{
 use steersman_testkit::skip;
 use tokio::{runtime, time::timeout};
 
-/// How long a test may take, unless `STEERSMAN_TEST_SECONDS` says otherwise.
+/// Time limit of a test, unless `STEERSMAN_TEST_SECONDS` is set.
 const LIMIT: Duration = Duration::from_mins(2);
 
-/// Makes of one test two: the same on the embedded server and on the real one.
+/// Turns one test into two: on the embedded and on the real API server.
 ///
-/// A function `name` becomes a module `name` with the tests `embedded` and `real`, and the harness says which one failed:
-/// `a_config_map_is_read_back::real ... FAILED`. The function has one parameter, an [`Env`](crate::testing::Env), and returns nothing or a `Result`.
+/// A function `name` becomes a module `name` with the tests `embedded` and `real`, so that the
+/// harness reports which one failed: `a_config_map_is_read_back::real ... FAILED`. The function has
+/// one parameter, an [`Env`](crate::testing::Env), and returns `()` or a `Result`.
 ///
-/// * `embedded` has a server of its own; `real` shares one with all tests of the binary: let each test work in a
-///   [`namespace`](crate::testing::TestServer::namespace) of its own.
-/// * If etcd or kube-apiserver is not installed, `real` is [skipped](crate::testing::skip); with `CI=true` it fails.
-/// * When `real` fails, the logs of the server are kept, and it says where.
-/// * Each runs on a runtime of its own with two threads, and fails if it takes longer than two minutes
-///   (`STEERSMAN_TEST_SECONDS` for another limit). Code that blocks its thread for ever is not noticed.
+/// * `embedded` has its own server. `real` shares one with all tests of the binary: use a separate
+///   [`namespace`](crate::testing::TestServer::namespace) in each test.
+/// * If etcd or kube-apiserver is not installed, `real` is [skipped](crate::testing::skip); with
+///   `CI=true` it fails.
+/// * If `real` fails, the logs of the server are kept and their location is printed.
+/// * Each test has its own runtime with two threads, and fails after two minutes or
+///   `STEERSMAN_TEST_SECONDS`. Code that blocks its thread is not interrupted.
 ///
 /// ```
 /// use steersman::testing::{Env, TestServer};
@@ -59,9 +61,9 @@ macro_rules! env_test {
     )+};
 }
 
-/// What a test returns: nothing, or a result.
+/// Return type of a test: `()` or a `Result`.
 pub trait TestOutput {
-    /// What failed.
+    /// Returns the error as text; `None` if the test passed.
     fn failure(self) -> Option<String>;
 }
 
@@ -77,21 +79,29 @@ impl<E: fmt::Debug> TestOutput for Result<(), E> {
     }
 }
 
-/// Run a test on an embedded server: what [`env_test!`](crate::env_test) makes of `embedded`. For a test that is set up in another way.
+/// Runs a test on an embedded server.
+///
+/// Used for `embedded` of [`env_test!`](crate::env_test), and by tests with another setup.
 ///
 /// # Panics
-/// If the test fails, or takes too long.
+/// Panics if the test fails or exceeds the time limit.
 pub fn run_embedded<F: Future<Output: TestOutput>>(test: impl FnOnce(Env) -> F) {
     bounded(async { test(Env::embedded().unwrap_or_else(|error| panic!("{error}"))).await });
 }
 
-/// Run a test on the shared real server, or leave it out where there is none: what [`env_test!`](crate::env_test) makes of `real`.
+/// Runs a test on the shared real server.
+///
+/// Used for `real` of [`env_test!`](crate::env_test).
+///
+/// Skips the test if the server is not installed.
 ///
 /// # Panics
-/// If the test fails, or takes too long, or the server does not start.
+/// Panics if the test fails or exceeds the time limit, or if the server does not start.
 pub fn run_real<F: Future<Output: TestOutput>>(test: impl FnOnce(Env) -> F) {
     let started = runtime().block_on(Environment::shared());
-    let Some(environment) = or_left_out(started) else { return };
+    let Some(environment) = or_left_out(started) else {
+        return;
+    };
     let real = super::Real::new(environment.clone());
     let made = real.made();
     let run = catch_unwind(AssertUnwindSafe(|| bounded(test(Env::Real(real)))));
@@ -106,12 +116,12 @@ pub fn run_real<F: Future<Output: TestOutput>>(test: impl FnOnce(Env) -> F) {
     tidied.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Returns what was started, or [skips](skip) the test if the programs to start are not installed.
+/// Returns the started value, or [skips](skip) the test if binaries are missing.
 ///
-/// For tests that start an [`Environment`] of their own. Such a test returns on `None`.
+/// For tests that start their own [`Environment`]. Such a test returns on `None`.
 ///
 /// # Panics
-/// If the start failed for another reason, and if the test is to be skipped with `CI=true`.
+/// Panics if the start failed for another reason, or if the test would be skipped with `CI=true`.
 pub fn or_left_out<T>(started: Result<T, Error>) -> Option<T> {
     match started {
         Ok(started) => Some(started),
@@ -124,13 +134,20 @@ pub fn or_left_out<T>(started: Result<T, Error>) -> Option<T> {
 }
 
 fn bounded(test: impl Future<Output: TestOutput>) {
-    let limit = env::var("STEERSMAN_TEST_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
+    let limit = env::var("STEERSMAN_TEST_SECONDS")
+        .ok()
+        .and_then(|seconds| seconds.parse().ok());
     let limit = limit.map_or(LIMIT, Duration::from_secs);
-    // The runtime ends before this returns, and with it what the test left running.
+    // The runtime ends before this returns, and with it all tasks of the test.
     let output = runtime().block_on(async { timeout(limit, test).await });
     let failure = match output {
-        Ok(output) => output.failure().map(|failure| format!("the test failed: {failure}")),
-        Err(_) => Some(format!("the test was still running after {} s and was ended", limit.as_secs())),
+        Ok(output) => output
+            .failure()
+            .map(|failure| format!("the test failed: {failure}")),
+        Err(_) => Some(format!(
+            "the test was cancelled after {} s",
+            limit.as_secs()
+        )),
     };
     if let Some(failure) = failure {
         panic!("{failure}");
@@ -138,6 +155,9 @@ fn bounded(test: impl Future<Output: TestOutput>) {
 }
 
 fn runtime() -> runtime::Runtime {
-    let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
     runtime.unwrap_or_else(|error| panic!("cannot start a runtime: {error}"))
 }

@@ -1,8 +1,8 @@
-//! A program that cannot outlive this process, however this process ends.
+//! Child processes that never outlive this process.
 //!
-//! Each program runs under a small shell, its parent, that reads a pipe. The pipe's other end is held by this process alone and is
-//! closed by the kernel when it ends, by a kill too: end of file is the order to kill the program. No `unsafe`, no timer, nothing
-//! that could fail to run.
+//! Each program runs under a small shell that reads a pipe. Only this process holds the other end,
+//! and the kernel closes it when the process ends, even if it is killed. On end of file the shell
+//! kills the program. This needs neither `unsafe` nor a timer.
 
 use std::{
     fs::OpenOptions,
@@ -14,15 +14,20 @@ use std::{
     time::Duration,
 };
 
-/// The parent of a program. Its arguments: a directory to tidy up at the end of file, or nothing; the program; its arguments.
+/// Parent of a program.
 ///
-/// Two processes, because one shell cannot both wait for a child and read: the main one waits, and ends with the program's status; the
-/// other reads the names of signals, and sends them. At the end of file it kills the program and waits until it is gone (for five
-/// seconds: without a main shell nobody may reap it). Then it tidies up: `data` always, the logs unless there is a file `keep`.
-/// From the end of file on it cannot be ended by the main one, which is why that waits for it.
+/// Arguments: a directory to remove at the end of file, or an empty string; the program; its
+/// arguments.
 ///
-/// The program has neither the pipe nor the terminal; the shells are in a process group of their own, so that ^C in a terminal ends
-/// the test, and the end of the test ends them.
+/// There are two shells, because one cannot both wait for a child and read. The main shell waits
+/// and exits with the status of the program. The other reads names of signals and sends them. At
+/// the end of file it kills the program, and waits until it is gone, for five seconds at most,
+/// because without the main shell the program may not be reaped. Then it removes `data`, and the
+/// logs unless there is a file `keep`. From the end of file on it ignores SIGTERM of the main
+/// shell, which therefore waits for it.
+///
+/// The program has neither the pipe nor the terminal. The shells are in their own process group, so
+/// that ^C in a terminal ends the test, and the end of the test ends them.
 const SCRIPT: &str = r#"
 directory=$1
 shift
@@ -54,21 +59,28 @@ wait "$reader" 2>/dev/null
 exit "$status"
 "#;
 
-/// How often it is looked whether a program has ended.
+/// Interval at which a program is polled for its end.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A running program, under its supervisor. Dropped, it is killed.
+/// A running program under its supervisor. It is killed on drop.
 #[derive(Debug)]
 pub(super) struct Process {
     supervisor: Option<Child>,
-    /// Closing it kills the program.
+    /// Closing the pipe kills the program.
     pipe: Option<ChildStdin>,
     ended: Option<ExitStatus>,
 }
 
 impl Process {
-    /// Start a program; what it says is appended to `log`. With `tidy`, that directory is tidied up when this process ends.
-    pub(super) fn start(program: &Path, arguments: &[String], log: &Path, tidy: Option<&Path>) -> io::Result<Self> {
+    /// Starts a program, with its output appended to `log`.
+    ///
+    /// With `tidy`, the supervisor removes that directory when this process ends.
+    pub(super) fn start(
+        program: &Path,
+        arguments: &[String],
+        log: &Path,
+        tidy: Option<&Path>,
+    ) -> io::Result<Self> {
         Self::start_under("/bin/sh", program, arguments, log, tidy)
     }
 
@@ -91,10 +103,14 @@ impl Process {
             .process_group(0)
             .spawn()?;
         let pipe = supervisor.stdin.take();
-        Ok(Self { supervisor: Some(supervisor), pipe, ended: None })
+        Ok(Self {
+            supervisor: Some(supervisor),
+            pipe,
+            ended: None,
+        })
     }
 
-    /// How it ended, if it did.
+    /// Returns the exit status, if the program has ended.
     pub(super) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         if let (None, Some(supervisor)) = (self.ended, &mut self.supervisor) {
             self.ended = supervisor.try_wait()?;
@@ -102,22 +118,30 @@ impl Process {
         Ok(self.ended)
     }
 
-    /// Send it a signal by its name: `TERM`. What has ended gets none.
+    /// Sends a signal by its name, such as `TERM`.
+    ///
+    /// Does nothing if the program has ended.
     pub(super) fn signal(&mut self, name: &str) -> io::Result<()> {
-        let Some(pipe) = &mut self.pipe else { return Ok(()) };
+        let Some(pipe) = &mut self.pipe else {
+            return Ok(());
+        };
         match writeln!(pipe, "{name}") {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             sent => sent,
         }
     }
 
-    /// Kill it, and wait until it and its supervisor have ended; at the end of file rather than by a signal, so that the supervisor tidies up.
+    /// Kills the program, and waits until it and its supervisor have ended.
+    ///
+    /// Closes the pipe instead of sending a signal, so that the supervisor removes the directory.
     pub(super) fn kill(mut self) -> io::Result<()> {
         self.pipe = None;
-        self.supervisor.take().map_or(Ok(()), |mut supervisor| supervisor.wait().map(drop))
+        self.supervisor
+            .take()
+            .map_or(Ok(()), |mut supervisor| supervisor.wait().map(drop))
     }
 
-    /// Wait for `ended`.
+    /// Waits before the next poll of [`Self::ended`].
     pub(super) async fn pause_between_looks() {
         tokio::time::sleep(LOOK).await;
     }
@@ -126,14 +150,16 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.pipe = None;
-        let Some(mut supervisor) = self.supervisor.take() else { return };
-        // A child that nobody waits for stays in the process table. It ends soon, but who drops may be in a runtime.
+        let Some(mut supervisor) = self.supervisor.take() else {
+            return;
+        };
+        // Reap the supervisor, which ends soon. Not on this thread, which may belong to a runtime.
         thread::spawn(move || supervisor.wait());
     }
 }
 
-/// How a supervisor's status reads: shells tell of signals by numbers above 128.
-pub(super) fn told(status: ExitStatus) -> String {
+/// Formats the status of a supervisor. Shells report signals as codes above 128.
+pub(super) fn describe_exit(status: ExitStatus) -> String {
     match status.code() {
         Some(code) if code > 128 => format!("was ended by signal {}", code - 128),
         _ => format!("ended with {status}"),
@@ -145,25 +171,37 @@ mod tests {
     use super::*;
     use std::{fs, path::PathBuf, time::Instant};
 
-    /// The shells that `/bin/sh` is, here and elsewhere.
+    /// Common implementations of `/bin/sh` on this machine.
     fn shells() -> impl Iterator<Item = &'static str> {
-        ["/bin/sh", "/bin/dash", "/bin/bash"].into_iter().filter(|shell| Path::new(shell).exists())
+        ["/bin/sh", "/bin/dash", "/bin/bash"]
+            .into_iter()
+            .filter(|shell| Path::new(shell).exists())
     }
 
-    /// A directory as an environment has it, and a program of `sh` that has written its process id there.
+    /// Starts a shell script under a supervisor. Returns directory and process id.
     fn running(shell: &str, script: &str) -> (PathBuf, Process, String) {
         prepared(shell, "", script)
     }
 
-    /// It is said to run once it is prepared.
+    /// Runs `prepare` before the script reports that it runs.
     fn prepared(shell: &str, prepare: &str, script: &str) -> (PathBuf, Process, String) {
         let directory = tempfile::tempdir().unwrap().keep();
         fs::create_dir(directory.join("data")).unwrap();
-        let script = format!("{prepare} echo $$ > {0}/new; mv {0}/new {0}/pid; {script}", directory.display());
+        let script = format!(
+            "{prepare} echo $$ > {0}/new; mv {0}/new {0}/pid; {script}",
+            directory.display()
+        );
         let arguments = ["-c".to_owned(), script];
-        let process =
-            Process::start_under(shell, Path::new("/bin/sh"), &arguments, &directory.join("log"), Some(&directory));
-        let pid = soon("the program runs", || fs::read_to_string(directory.join("pid")).ok());
+        let process = Process::start_under(
+            shell,
+            Path::new("/bin/sh"),
+            &arguments,
+            &directory.join("log"),
+            Some(&directory),
+        );
+        let pid = soon("the program runs", || {
+            fs::read_to_string(directory.join("pid")).ok()
+        });
         (directory, process.unwrap(), pid.trim().into())
     }
 
@@ -173,13 +211,20 @@ mod tests {
             if let Some(seen) = look() {
                 return seen;
             }
-            assert!(since.elapsed() < Duration::from_secs(30), "waited for: {what}");
+            assert!(
+                since.elapsed() < Duration::from_secs(30),
+                "waited for: {what}"
+            );
             thread::sleep(LOOK);
         }
     }
 
     fn is_gone(pid: &str) -> Option<()> {
-        let lives = Command::new("/bin/sh").args(["-c", "kill -0 $0 2>/dev/null", pid]).status().unwrap().success();
+        let lives = Command::new("/bin/sh")
+            .args(["-c", "kill -0 $0 2>/dev/null", pid])
+            .status()
+            .unwrap()
+            .success();
         (!lives).then_some(())
     }
 
@@ -189,27 +234,37 @@ mod tests {
             let (directory, process, pid) = running(shell, "while :; do sleep 1; done");
             drop(process);
             soon("the program is killed", || is_gone(&pid));
-            soon("the directory is removed", || (!directory.exists()).then_some(()));
+            soon("the directory is removed", || {
+                (!directory.exists()).then_some(())
+            });
         }
     }
 
     #[test]
-    fn what_is_kept_is_kept_without_the_data() {
+    fn a_kept_directory_has_no_data() {
         for shell in shells() {
             let (directory, process, pid) = running(shell, "while :; do sleep 1; done");
             fs::write(directory.join("keep"), "").unwrap();
             process.kill().unwrap();
-            assert!(is_gone(&pid).is_some() && directory.join("log").exists() && !directory.join("data").exists());
+            assert!(
+                is_gone(&pid).is_some()
+                    && directory.join("log").exists()
+                    && !directory.join("data").exists()
+            );
             fs::remove_dir_all(directory).unwrap();
         }
     }
 
     #[test]
-    fn a_program_that_ends_by_itself_is_noticed_with_its_status() {
+    fn an_exited_program_is_reported_with_its_status() {
         for shell in shells() {
             let (directory, mut process, _) = running(shell, "exit 7");
             let status = soon("the supervisor has ended", || process.ended().unwrap());
-            assert_eq!((status.code(), told(status).as_str()), (Some(7), "ended with exit status: 7"), "{shell}");
+            assert_eq!(
+                (status.code(), describe_exit(status).as_str()),
+                (Some(7), "ended with exit status: 7"),
+                "{shell}"
+            );
             process.signal("TERM").unwrap();
             assert!(directory.exists(), "it was not the end of this process");
             fs::remove_dir_all(directory).unwrap();
@@ -219,14 +274,23 @@ mod tests {
     #[test]
     fn signals_reach_the_program() {
         for shell in shells() {
-            let (directory, mut process, _) = prepared(shell, "trap 'exit 3' TERM;", "while :; do sleep 0.01; done");
+            let (directory, mut process, _) =
+                prepared(shell, "trap 'exit 3' TERM;", "while :; do sleep 0.01; done");
             process.signal("TERM").unwrap();
-            assert_eq!(soon("it has heard", || process.ended().unwrap()).code(), Some(3), "{shell}");
+            assert_eq!(
+                soon("the program ends", || process.ended().unwrap()).code(),
+                Some(3),
+                "{shell}"
+            );
             fs::remove_dir_all(directory).unwrap();
 
             let (directory, mut process, _) = running(shell, "while :; do sleep 1; done");
             process.signal("KILL").unwrap();
-            assert_eq!(told(soon("it is killed", || process.ended().unwrap())), "was ended by signal 9", "{shell}");
+            assert_eq!(
+                describe_exit(soon("it is killed", || process.ended().unwrap())),
+                "was ended by signal 9",
+                "{shell}"
+            );
             fs::remove_dir_all(directory).unwrap();
         }
     }

@@ -1,4 +1,4 @@
-//! Somebody who uses a server: a client certificate, as a kubeconfig, a configuration, a client.
+//! Users with client certificates.
 
 use super::{Error, control_plane::client};
 use http::Uri;
@@ -9,7 +9,7 @@ use kube_client::{
 use std::{fmt, path::Path};
 use steersman_apiserver::{Authority, Credentials};
 
-/// Somebody who may use a server, by a client certificate: for tests of what a role allows.
+/// User with a client certificate, for tests of RBAC.
 #[derive(Clone)]
 pub struct User {
     name: String,
@@ -20,13 +20,20 @@ pub struct User {
 
 impl fmt::Debug for User {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("User").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("User")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
 impl User {
-    /// Who has a certificate of `authority`'s, at the server `url`.
-    pub(super) fn new(name: &str, groups: &[&str], url: &Uri, authority: &Authority) -> Result<Self, Error> {
+    /// Creates a user of the server `url`, with a certificate of `authority`.
+    pub(super) fn new(
+        name: &str,
+        groups: &[&str],
+        url: &Uri,
+        authority: &Authority,
+    ) -> Result<Self, Error> {
         let certificate = authority.client_certificate(name, groups);
         let certificate = certificate.map_err(|error| Error::Certificates(error.to_string()))?;
         let written = steersman_apiserver::Kubeconfig {
@@ -38,42 +45,56 @@ impl User {
         let mut config = Config::new(url.clone());
         config.root_cert = Some(vec![authority.ca_der()]);
         config.auth_info = credentials(&kubeconfig)?;
-        // A test sees every answer as it comes.
+        // A test must see every response, also failed ones.
         config.default_retry = false;
-        Ok(Self { name: name.into(), kubeconfig, config, written })
+        Ok(Self {
+            name: name.into(),
+            kubeconfig,
+            config,
+            written,
+        })
     }
 
-    /// Their name.
+    /// Returns the name of the user.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A kubeconfig's text, for another program. It has the key in it.
+    /// Returns the kubeconfig as text, including the private key.
     pub fn kubeconfig(&self) -> &str {
         &self.kubeconfig
     }
 
-    /// Write the kubeconfig to a file that only its owner may read.
+    /// Writes the kubeconfig to a file that only its owner may read.
     pub fn write_kubeconfig(&self, path: &Path) -> Result<(), Error> {
-        self.written.write(path).map_err(|error| Error::Certificates(error.to_string()))
+        self.written
+            .write(path)
+            .map_err(|error| Error::Certificates(error.to_string()))
     }
 
-    /// The configuration of a client: verifies the server, retries nothing by itself.
+    /// Returns the configuration of a client.
+    ///
+    /// It verifies the server and does not retry.
     pub fn config(&self) -> Config {
         self.config.clone()
     }
 
-    /// A new client, for the runtime that this is called in.
+    /// Creates a client for the current runtime.
     ///
     /// # Panics
-    /// If called outside of a tokio runtime.
+    /// Panics outside of a tokio runtime.
     pub fn client(&self) -> Result<Client, Error> {
         client(self.config())
     }
 }
 
-/// Who a kubeconfig that was made here says that they are.
+/// Returns the credentials of a generated kubeconfig.
 fn credentials(kubeconfig: &str) -> Result<AuthInfo, Error> {
-    let parsed = Kubeconfig::from_yaml(kubeconfig).map_err(|error| Error::Certificates(error.to_string()))?;
-    Ok(parsed.auth_infos.into_iter().find_map(|named| named.auth_info).unwrap_or_default())
+    let parsed = Kubeconfig::from_yaml(kubeconfig)
+        .map_err(|error| Error::Certificates(error.to_string()))?;
+    Ok(parsed
+        .auth_infos
+        .into_iter()
+        .find_map(|named| named.auth_info)
+        .unwrap_or_default())
 }

@@ -1,8 +1,9 @@
-//! The queue's clock: nanoseconds since the queue was made, by tokio's time.
+//! Clock of the queue: nanoseconds of tokio's time since the queue was created.
 //!
-//! What it reads takes a third of what reading tokio's clock does, and leaves [a little open](Moment). What is due is decided by the earlier moment, and
-//! what is to wait does so from the later on: so nothing is early, and late by 20 us at the most. Who was woken by a timer, or asks how things are, reads
-//! tokio's clock itself.
+//! A reading takes a third of the time of tokio's clock and returns an [interval](TimeRange). Its
+//! start decides which keys are due, and delays are added to its end: keys are never early, and at
+//! most 20 us late. After a timer has fired, and for snapshots, the queue reads tokio's clock
+//! itself.
 
 use crate::sync::{self, Instant, Stamp, stamp};
 use std::time::Duration;
@@ -10,79 +11,96 @@ use std::time::Duration;
 #[derive(Clone, Copy)]
 pub(super) struct Clock {
     epoch: Instant,
-    /// The same, as stamps have it.
-    began: u64,
+    /// Epoch in the units of [`Stamp`].
+    epoch_nanos: u64,
 }
 
-/// What the time lies between; the same twice where tokio's clock was read.
+/// Interval that contains the current time; empty if tokio's clock was read.
 #[derive(Clone, Copy)]
-pub(super) struct Moment {
-    /// To decide what is due.
+pub(super) struct TimeRange {
+    /// Decides which keys are due.
     pub(super) earliest: u64,
-    /// To say when something happened, or from when on it waits.
+    /// Start of delays, and time of events.
     pub(super) latest: u64,
 }
 
-impl Moment {
-    /// `delay` after it; 0 is now itself.
+impl TimeRange {
+    /// Returns the time after `delay`; 0 for a delay of zero.
     #[inline]
     pub(super) fn due(self, delay: Duration) -> u64 {
-        if delay.is_zero() { 0 } else { self.after(delay) }
+        if delay.is_zero() {
+            0
+        } else {
+            self.after(delay)
+        }
     }
 
     pub(super) fn after(self, delay: Duration) -> u64 {
-        self.latest.saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX))
+        self.latest
+            .saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX))
     }
 }
 
-/// What time it is, asked only by who has to know.
-pub(super) trait Time {
-    fn read(&self) -> Moment;
+/// Source of the time, read only if needed.
+pub(super) trait TimeSource {
+    fn read(&self) -> TimeRange;
 }
 
 impl Clock {
     pub(super) fn new() -> Self {
         sync::prepare();
         let epoch = Instant::now();
-        Self { epoch, began: Stamp::of(epoch).latest }
+        Self {
+            epoch,
+            epoch_nanos: Stamp::of(epoch).latest,
+        }
     }
 
-    /// By tokio's clock.
+    /// Reads tokio's clock.
     #[inline]
     pub(super) fn now(self) -> u64 {
         let since = Instant::now().saturating_duration_since(self.epoch);
-        since.as_secs().saturating_mul(1_000_000_000).saturating_add(since.subsec_nanos().into())
+        since
+            .as_secs()
+            .saturating_mul(1_000_000_000)
+            .saturating_add(since.subsec_nanos().into())
     }
 
-    /// The same as a moment.
-    pub(super) fn exact(self) -> Moment {
+    /// Reads tokio's clock as a [`TimeRange`].
+    pub(super) fn exact(self) -> TimeRange {
         let now = self.now();
-        Moment { earliest: now, latest: now }
+        TimeRange {
+            earliest: now,
+            latest: now,
+        }
     }
 
     pub(super) fn instant(self, nanos: u64) -> Option<Instant> {
         self.epoch.checked_add(Duration::from_nanos(nanos))
     }
 
-    /// The moment of a stamp.
+    /// Converts a stamp.
     #[inline]
-    pub(super) fn moment(self, stamp: Stamp) -> Moment {
-        let since = |nanos: u64| nanos.saturating_sub(self.began);
-        Moment { earliest: since(stamp.earliest), latest: since(stamp.latest) }
+    pub(super) fn moment(self, stamp: Stamp) -> TimeRange {
+        let since = |nanos: u64| nanos.saturating_sub(self.epoch_nanos);
+        TimeRange {
+            earliest: since(stamp.earliest),
+            latest: since(stamp.latest),
+        }
     }
 }
 
-impl Time for Clock {
+impl TimeSource for Clock {
     #[inline]
-    fn read(&self) -> Moment {
+    fn read(&self) -> TimeRange {
         self.moment(stamp())
     }
 }
 
-/// For one who has read it already.
-impl Time for Moment {
+/// A time that was already read.
+impl TimeSource for TimeRange {
     #[inline]
-    fn read(&self) -> Moment {
+    fn read(&self) -> TimeRange {
         *self
     }
 }

@@ -1,4 +1,4 @@
-//! Waiting for a queue to be empty and idle.
+//! Future that waits until a queue is empty and idle.
 
 use super::{Key, WorkQueue};
 use std::{
@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// The second half of [`WorkQueue::drain`]. It leaves nothing behind when dropped.
+/// Second half of [`WorkQueue::drain`]. Unregisters its waker when dropped.
 pub(super) struct Drain<'a, K: Key> {
     queue: &'a WorkQueue<K>,
     number: u64,
@@ -27,13 +27,23 @@ impl<K: Key> Future for Drain<'_, K> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let (drained, _waker) = self.queue.0.change(|state, _| state.poll_drained(self.number, cx.waker()));
-        if drained { Poll::Ready(()) } else { Poll::Pending }
+        let (drained, _waker) = self
+            .queue
+            .0
+            .change(|state, _| state.poll_drained(self.number, cx.waker()));
+        if drained {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
     }
 }
 
 impl<K: Key> Drop for Drain<'_, K> {
     fn drop(&mut self) {
-        let _waker = self.queue.0.change(|state, _| state.drainers.remove(&self.number));
+        let _waker = self
+            .queue
+            .0
+            .change(|state, _| state.drainers.remove(&self.number));
     }
 }

@@ -1,54 +1,56 @@
-//! How a run ends: with its key done, to be run again, or parked.
+//! End of the processing of a key: done, requeued or parked.
 //!
-//! Invariant: when a run has ended, its key waits for something, is remembered for its failed attempts, or has given its slot up.
+//! Invariant: afterwards the key is queued, is kept for its failed attempts, or has released its
+//! slot.
 
 use super::{
     Key, Reason,
-    clock::Time,
+    clock::TimeSource,
     reasons::ReasonIds,
     shutdown::Phase,
     slots::{Pending, Running},
     state::{NEVER, State, When},
-    waiters::Wakes,
+    waiters::Wakers,
 };
 use std::sync::Arc;
 
-/// A run that ends.
-pub(super) struct Ended<'a> {
+/// Processing that ends.
+pub(super) struct Finished<'a> {
     pub(super) slot: u32,
     pub(super) run: u32,
-    pub(super) end: End,
-    /// Of the requeue.
+    pub(super) kind: FinishKind,
+    /// Priority of the requeue.
     pub(super) priority: i32,
-    /// Taken if there is one.
+    /// Error of the processing, taken if set.
     pub(super) error: &'a mut Option<Arc<str>>,
     /// Reason of the requeue.
     pub(super) reason: Option<&'a Reason>,
 }
 
-/// How a run ends. Times are moments of the queue's clock; 0 is now.
+/// Result of processing a key. Times are those of the queue's clock; 0 is now.
 #[derive(Clone, Copy)]
-pub(super) enum End {
-    /// Leave everything as it is.
+pub(super) enum FinishKind {
+    /// Changes nothing else.
     Drop,
-    /// Forget failed attempts.
+    /// Resets the attempts.
     Success,
-    /// Forget failed attempts; once more at this time.
-    Again(u64),
-    /// Once more at this time, as the limiter said.
+    /// Resets the attempts, and requeues at this time.
+    Requeue(u64),
+    /// Requeues at this time, computed by the limiter.
     Retry(u64),
-    /// Until unparked, or this time.
+    /// Parks until unparked or until this time.
     Park(u64),
 }
 
 impl<K: Key> State<K> {
-    /// Count a failure and say how many there were before. A run that was ready before its backoff had elapsed is not the
-    /// retry that was waited for: it does not make the next wait longer.
+    /// Counts a failure and returns the number of earlier ones.
+    ///
+    /// A key that was processed before its backoff had elapsed does not lengthen the next delay.
     pub(super) fn count_attempt(&mut self, at: u32) -> u32 {
         let slot = &mut self.slots[at];
-        let early = slot.is_running() && self.runs.take_early(slot.place);
+        let early = slot.is_running() && self.processing.take_early(slot.position);
         if slot.is_running() {
-            slot.backoff_until = 0; // What this run waited for is over; a new backoff begins.
+            slot.backoff_until = 0; // A new backoff starts.
         }
         if !early || slot.attempts == 0 {
             slot.attempts = slot.attempts.saturating_add(1);
@@ -56,23 +58,35 @@ impl<K: Key> State<K> {
         slot.attempts - 1
     }
 
-    /// End a run, at `ended_at` if that is measured. The key is put into `done` if nothing is left to remember of it.
+    /// Ends the processing, at `ended_at` if that is measured.
+    ///
+    /// Moves the key to `done` if its slot is released.
     pub(super) fn finish(
         &mut self,
-        ended: Ended<'_>,
+        ended: Finished<'_>,
         ended_at: Option<u64>,
-        time: &impl Time,
-        wakes: &mut Wakes,
+        time: &impl TimeSource,
+        wakers: &mut Wakers,
         done: &mut Option<K>,
     ) {
-        let Ended { slot: at, run, end, priority, error, reason } = ended;
-        let (started, mut reasons) = self.runs.end(run);
-        self.watchers.wake(run); // Wakers go without the lock; that they are told once more does no harm.
+        let Finished {
+            slot: at,
+            run,
+            kind: end,
+            priority,
+            error,
+            reason,
+        } = ended;
+        let (started, mut reasons) = self.processing.end(run);
+        self.watchers.wake(run); // Called after unlocking; spurious wakes are harmless.
         if let Some(ended_at) = ended_at {
-            self.counters.worked.observe(ended_at.saturating_sub(started));
+            self.counters
+                .worked
+                .observe(ended_at.saturating_sub(started));
         }
         if self.phase == Phase::Closed {
-            self.counters.rejected += u64::from(matches!(end, End::Again(_) | End::Retry(_)));
+            self.counters.rejected +=
+                u64::from(matches!(end, FinishKind::Requeue(_) | FinishKind::Retry(_)));
             self.reasons.release(&mut reasons);
             return;
         }
@@ -80,18 +94,18 @@ impl<K: Key> State<K> {
             self.errors.insert(at, error);
         }
         let open = self.phase == Phase::Open;
-        if let End::Success | End::Again(_) = end {
+        if let FinishKind::Success | FinishKind::Requeue(_) = end {
             self.forget_slot(at);
         }
-        if let End::Park(until) = end {
-            self.park(at, until, priority, &mut reasons, time, wakes);
+        if let FinishKind::Park(until) = end {
+            self.park(at, until, priority, &mut reasons, time, wakers);
         }
         self.reasons.release(&mut reasons);
-        if let End::Again(due) | End::Retry(due) = end {
+        if let FinishKind::Requeue(due) | FinishKind::Retry(due) = end {
             if open {
                 self.push_requeue_reason(at, reason);
-                let when = When::at(due, matches!(end, End::Retry(_)), false);
-                self.merge(at, when, priority, time, wakes);
+                let when = When::at(due, matches!(end, FinishKind::Retry(_)), false);
+                self.merge(at, when, priority, time, wakers);
             } else {
                 self.counters.rejected += 1;
             }
@@ -100,9 +114,9 @@ impl<K: Key> State<K> {
         slot.running = Running::No;
         if slot.pending == Pending::Worker {
             if self.wheel.next_due().is_some() {
-                self.pass(time.read().earliest);
+                self.promote_due(time.read().earliest);
             }
-            self.again -= 1;
+            self.ready_while_processing -= 1;
             self.ready.push(&mut self.slots, at);
         }
         if !open {
@@ -125,8 +139,8 @@ impl<K: Key> State<K> {
         until: u64,
         priority: i32,
         reasons: &mut ReasonIds,
-        time: &impl Time,
-        wakes: &mut Wakes,
+        time: &impl TimeSource,
+        wakers: &mut Wakers,
     ) {
         if self.phase != Phase::Open {
             return;
@@ -135,7 +149,11 @@ impl<K: Key> State<K> {
         self.withdraw(at);
         let slot = &mut self.slots[at];
         self.reasons.merge(reasons, &mut slot.reasons);
-        slot.priority = if added_meanwhile { slot.priority.max(priority) } else { priority };
+        slot.priority = if added_meanwhile {
+            slot.priority.max(priority)
+        } else {
+            priority
+        };
         if slot.running == Running::Unparked {
             let now = self.now(time);
             self.make_ready(at, now);
@@ -145,13 +163,15 @@ impl<K: Key> State<K> {
         slot.ready_at = until;
         self.parked += 1;
         if until != NEVER {
-            self.set_alarm(at, wakes);
+            self.schedule(at, wakers);
         }
     }
 
-    /// End a key's parking, or see to it that parking the run that has it does not last. False if it is neither parked nor in a run.
+    /// Makes a parked key ready; returns false if it is neither parked nor processed.
+    ///
+    /// If a worker has the key, a later park has no effect.
     pub(super) fn unpark(&mut self, at: u32, now: u64) -> bool {
-        self.pass(now);
+        self.promote_due(now);
         let slot = &mut self.slots[at];
         if slot.pending == Pending::Unpark {
             self.withdraw(at);

@@ -1,10 +1,10 @@
-//! Waiting for a key.
+//! Future that waits for a key.
 
 use super::{
     Item, Key, WorkQueue,
-    alarm::Alarm,
     shutdown::Phase,
-    waiters::{Asleep, WaiterId},
+    timer::Timer,
+    waiters::{Registered, WaiterId},
 };
 use std::{
     future::Future,
@@ -13,27 +13,32 @@ use std::{
 };
 use tokio::task::coop;
 
-/// The future of [`WorkQueue::get`].
+/// Future of [`WorkQueue::get`].
 ///
-/// It holds no key, only a place among the sleeping getters, and gives that up when dropped: if it had been woken for a key,
-/// another getter is woken in its stead.
+/// It holds no key, only a position among the waiting getters. If it was woken for a key and is
+/// dropped, another getter is woken.
 pub(super) struct Get<'a, K: Key> {
     queue: &'a WorkQueue<K>,
     waiter: Option<WaiterId>,
-    /// It fell asleep in this very poll: there is nothing to look for yet, only an alarm to set.
-    fresh: Option<Asleep>,
-    alarm: Alarm,
+    /// Set if it registered in the current poll: only the timer remains to be set.
+    registered: Option<Registered>,
+    timer: Timer,
 }
 
 impl<'a, K: Key> Get<'a, K> {
-    /// `asleep`: a place among the sleeping getters taken in this very poll.
-    pub(super) fn new(queue: &'a WorkQueue<K>, asleep: Option<Asleep>) -> Self {
-        Self { queue, waiter: asleep.as_ref().map(|asleep| asleep.id), fresh: asleep, alarm: Alarm::default() }
+    /// Creates the future. `registered` is a registration from the current poll.
+    pub(super) fn new(queue: &'a WorkQueue<K>, registered: Option<Registered>) -> Self {
+        Self {
+            queue,
+            waiter: registered.as_ref().map(|registered| registered.id),
+            registered,
+            timer: Timer::default(),
+        }
     }
 
-    /// True if it may sleep on.
-    fn poll_alarm(&mut self, at: Option<u64>, cx: &mut Context<'_>) -> bool {
-        self.alarm.poll(&self.queue.0, at, cx)
+    /// Polls the timer. Returns whether to keep waiting.
+    fn poll_timer(&mut self, at: Option<u64>, cx: &mut Context<'_>) -> bool {
+        self.timer.poll(&self.queue.0, at, cx)
     }
 }
 
@@ -42,32 +47,32 @@ impl<K: Key> Future for Get<'_, K> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        if let Some(asleep) = this.fresh.take()
-            && this.poll_alarm(asleep.alarm, cx)
+        if let Some(registered) = this.registered.take()
+            && this.poll_timer(registered.timer, cx)
         {
             return Poll::Pending;
         }
         let progress = ready!(coop::poll_proceed(cx));
-        let mut rung = false;
+        let mut timer_fired = false;
         loop {
             let (waiter, queue) = (&mut this.waiter, &*this.queue.0);
-            let found = queue.change(|state, wakes| {
-                state.waiters.leave(waiter, wakes);
+            let found = queue.change(|state, wakers| {
+                state.waiters.unregister(waiter, wakers);
                 if state.phase == Phase::Closed {
                     return Ok(None);
                 }
-                // By the clock that the alarm goes by something is due, if not by ours.
-                let held = if rung {
+                // The timer uses tokio's clock, by which a key is due, so read that one.
+                let handed_out = if timer_fired {
                     state.take(&queue.clock.exact(), queue.timing)
                 } else {
                     state.take(&queue.clock, queue.timing)
                 };
-                match held.map(|held| Item::new(this.queue, held)) {
+                match handed_out.map(|handed_out| Item::new(this.queue, handed_out)) {
                     Some(item) => Ok(Some(item)),
-                    None if state.gives_more() => {
-                        let Asleep { id, alarm } = state.sleep(cx.waker());
+                    None if state.may_yield_more() => {
+                        let Registered { id, timer } = state.register_getter(cx.waker());
                         *waiter = Some(id);
-                        Err(alarm)
+                        Err(timer)
                     }
                     None => Ok(None),
                 }
@@ -77,8 +82,8 @@ impl<K: Key> Future for Get<'_, K> {
                     progress.made_progress();
                     return Poll::Ready(item);
                 }
-                Err(alarm) if this.poll_alarm(alarm, cx) => return Poll::Pending,
-                Err(_) => rung = true,
+                Err(timer) if this.poll_timer(timer, cx) => return Poll::Pending,
+                Err(_) => timer_fired = true,
             }
         }
     }
@@ -87,7 +92,9 @@ impl<K: Key> Future for Get<'_, K> {
 impl<K: Key> Drop for Get<'_, K> {
     fn drop(&mut self) {
         if self.waiter.is_some() {
-            self.queue.0.change(|state, wakes| state.waiters.leave(&mut self.waiter, wakes));
+            self.queue
+                .0
+                .change(|state, wakers| state.waiters.unregister(&mut self.waiter, wakers));
         }
     }
 }

@@ -1,7 +1,7 @@
-//! How long a failing key waits before it runs again.
+//! Limiters: compute the delay of failing keys.
 //!
-//! A limiter is a function of the key, how often it failed before, and now. The attempts live in the queue, so a limiter
-//! keeps nothing per key and nothing needs to be freed.
+//! A limiter is a function of the key, its number of failures and the time. The queue counts the
+//! attempts, so a limiter has no state per key.
 
 use super::Key;
 use crate::sync::{Instant, Mutex};
@@ -11,17 +11,18 @@ use std::{
     time::Duration,
 };
 
-/// How long a failing key waits: a function of key, attempt and now. Clones share their state.
+/// Function that computes the delay of a failing key. Clones share their state.
 ///
-/// The attempt is 0 at the first failure since the last success. A limiter of your own is called without any lock held, at the moment
-/// of the add; the time that it is told may be up to 20 us ahead. If it panics, the panic is caught and counted ([`Stats::limiter_panics`](super::Stats::limiter_panics)), and
-/// the key waits as long as the default limiter says: no key is lost.
+/// The attempt is 0 at the first failure since the last success. A custom function is called
+/// without any lock, at the time of the add. Its time argument may be up to 20 us ahead. If it
+/// panics, the panic is counted ([`Stats::limiter_panics`](super::Stats::limiter_panics)), and the
+/// key gets the delay of the default limiter.
 ///
 /// ```
 /// use std::time::Duration;
 /// use steersman::workqueue::{Limiter, QueueOptions, WorkQueue};
 ///
-/// // Per key 5 ms, 10 ms, 20 ms … 5 min, spread by up to 10 %; all keys together one per 100 ms after a burst of 100.
+/// // Per key 5 ms, 10 ms … 5 min, plus up to 10 %; in total 10 keys/s after a burst of 100.
 /// let limiter = Limiter::exponential(Duration::from_millis(5), Duration::from_secs(300))
 ///     .jitter(0.1)
 ///     .max(Limiter::bucket(Duration::from_millis(100), 100));
@@ -31,7 +32,7 @@ use std::{
 pub struct Limiter<K>(Delay<K>);
 
 enum Delay<K> {
-    /// Ours, of the attempt alone: asked wherever that is known.
+    /// Built-in function of the attempt, which may be called under the lock.
     ByAttempt(Arc<ByAttempt>),
     Any(Arc<AnyDelay<K>>),
 }
@@ -40,7 +41,7 @@ pub(super) type ByAttempt = dyn Fn(u32) -> Duration + Send + Sync;
 type AnyDelay<K> = dyn Fn(&K, u32, Instant) -> Duration + Send + Sync;
 
 impl<K: Key> Limiter<K> {
-    /// A limiter of your own.
+    /// Creates a limiter from a function of key, attempt and time.
     pub fn new(delay: impl Fn(&K, u32, Instant) -> Duration + Send + Sync + 'static) -> Self {
         Self(Delay::Any(Arc::new(delay)))
     }
@@ -49,37 +50,46 @@ impl<K: Key> Limiter<K> {
         Self(Delay::ByAttempt(Arc::new(delay)))
     }
 
-    /// `base`, doubled per attempt, at most `max`. For keys that fail on their own.
+    /// Doubles the delay from `base` to `max` with each attempt.
+    ///
+    /// Use it for keys that fail independently.
     pub fn exponential(base: Duration, max: Duration) -> Self {
         Self::of_attempt(move |attempt| exponential(base, max, attempt))
     }
 
-    /// `fast` for the first `attempts` failures, `slow` after that. For what usually heals at once or not for long.
+    /// Returns `fast` for the first `attempts` failures, then `slow`.
+    ///
+    /// Use it for failures that resolve either at once or not for a long time.
     pub fn fast_slow(fast: Duration, slow: Duration, attempts: u32) -> Self {
         Self::of_attempt(move |attempt| if attempt < attempts { fast } else { slow })
     }
 
-    /// One key per `interval`, all keys together, after `burst` that pass at once (0 counts as 1). Each call reserves the
-    /// next free moment, so keys limited together are spread out, not released together.
+    /// Limits all keys with a token bucket: `burst` at once, then one per `interval`.
+    ///
+    /// A burst of 0 counts as 1. Each call reserves the next free time, so keys that are limited
+    /// together are spread out.
     pub fn bucket(interval: Duration, burst: u32) -> Self {
-        // The generic cell rate algorithm: the bucket would be full again `debt` after `since`, were nothing more taken.
+        // Generic cell rate algorithm: without further keys, the bucket is full `debt` after
+        // `since`.
         let state: Mutex<Option<(Instant, Duration)>> = Mutex::new(None);
         let burst = burst.max(1);
-        // So that what is owed can be more than what is let pass.
+        // Bounds the interval so that the tolerance does not overflow.
         let interval = interval.min(Duration::MAX / burst);
         let tolerance = interval.saturating_mul(burst - 1);
         Self::new(move |_, _, now| {
             let mut state = state.lock();
             let (since, debt) = state.unwrap_or((now, Duration::ZERO));
             let debt = debt.saturating_sub(now.saturating_duration_since(since));
-            // Two threads may come in another order than that in which they read the clock: `since` never goes back.
+            // Threads can arrive in another order than they read the clock: `since` never
+            // decreases.
             let since = since.max(now);
             *state = Some((since, debt.saturating_add(interval)));
-            debt.saturating_add(since.saturating_duration_since(now)).saturating_sub(tolerance)
+            debt.saturating_add(since.saturating_duration_since(now))
+                .saturating_sub(tolerance)
         })
     }
 
-    /// The longer wait of the two; both are charged.
+    /// Returns the longer delay of two limiters, both of which count the key.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         match (self.0, other.0) {
@@ -88,25 +98,36 @@ impl<K: Key> Limiter<K> {
             }
             (one, other) => {
                 let (one, other) = (Self(one), Self(other));
-                Self::new(move |key, attempt, now| one.delay(key, attempt, now).max(other.delay(key, attempt, now)))
+                Self::new(move |key, attempt, now| {
+                    one.delay(key, attempt, now)
+                        .max(other.delay(key, attempt, now))
+                })
             }
         }
     }
 
-    /// Never longer than `cap`.
+    /// Limits the delay to `cap`.
     #[must_use]
     pub fn at_most(self, cap: Duration) -> Self {
         match self.0 {
             Delay::ByAttempt(delay) => Self::of_attempt(move |attempt| delay(attempt).min(cap)),
-            Delay::Any(delay) => Self::new(move |key, attempt, now| delay(key, attempt, now).min(cap)),
+            Delay::Any(delay) => {
+                Self::new(move |key, attempt, now| delay(key, attempt, now).min(cap))
+            }
         }
     }
 
-    /// Longer by up to `fraction` of the wait (0.1 is 10 %), different for every key and attempt: so that keys that failed
-    /// together do not come back together. Negative fractions and those that are no number count as 0.
+    /// Adds a random part of up to `fraction` of the delay (0.1 is 10 %).
+    ///
+    /// The part differs by key and attempt, so that keys that failed together are retried at
+    /// different times. Negative and NaN fractions count as 0.
     #[must_use]
     pub fn jitter(self, fraction: f64) -> Self {
-        let fraction = if fraction > 0.0 { fraction.min(f64::MAX) } else { 0.0 };
+        let fraction = if fraction > 0.0 {
+            fraction.min(f64::MAX)
+        } else {
+            0.0
+        };
         let random = RandomState::new();
         Self::new(move |key, attempt, now| {
             let delay = self.delay(key, attempt, now);
@@ -116,7 +137,7 @@ impl<K: Key> Limiter<K> {
         })
     }
 
-    /// The wait for a key that failed `attempt` times before.
+    /// Returns the delay of a key that failed `attempt` times before.
     pub fn delay(&self, key: &K, attempt: u32, now: Instant) -> Duration {
         match &self.0 {
             Delay::ByAttempt(delay) => delay(attempt),
@@ -124,7 +145,7 @@ impl<K: Key> Limiter<K> {
         }
     }
 
-    /// The same, if it is ours and asks for nothing else: it may be asked under the queue's lock.
+    /// Returns the function if it depends on the attempt only.
     pub(super) fn by_attempt(&self) -> Option<&ByAttempt> {
         match &self.0 {
             Delay::ByAttempt(delay) => Some(&**delay),
@@ -136,7 +157,7 @@ impl<K: Key> Limiter<K> {
 const BASE: Duration = Duration::from_millis(5);
 const MAX: Duration = Duration::from_secs(1000);
 
-/// What the default limiter says, and what holds for a key whose limiter panicked.
+/// Returns the delay of the default limiter, also used if a custom one panics.
 pub(super) fn default_delay(attempt: u32) -> Duration {
     exponential(BASE, MAX, attempt)
 }
@@ -146,13 +167,13 @@ fn exponential(base: Duration, max: Duration, attempt: u32) -> Duration {
     match u64::try_from(base.as_nanos()).ok().and_then(doubled) {
         Some(delay) => Duration::from_nanos(delay).min(max),
         None if base.is_zero() => base,
-        // Half a thousand years and more.
+        // The delay overflows after more than 500 years.
         None => max,
     }
 }
 
 impl<K: Key> Default for Limiter<K> {
-    /// 5 ms to 1000 s, exponential, without jitter.
+    /// Exponential from 5 ms to 1000 s, without jitter.
     fn default() -> Self {
         Self::exponential(BASE, MAX)
     }

@@ -1,12 +1,12 @@
-//! Where a queue's numbers go.
+//! Metrics of queues.
 //!
-//! A queue does not push: it hands out a [`Probe`], and whoever exports metrics reads it when asked. So counting costs the
-//! queue next to nothing, a page never shows a depth that contradicts its counters, and the series of a queue that is gone
-//! are gone.
+//! A queue does not push metrics. It registers a [`Probe`], which the exporter reads on demand.
+//! Counting is therefore cheap, depth and counters are consistent, and the series of a dropped
+//! queue disappear.
 
 use super::{Band, BandStats, Histogram, Key, Stats, queue::Shared};
 use crate::{
-    page::{Buckets, Named, Page},
+    prometheus::{Buckets, Named, Page},
     sync::Mutex,
 };
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
@@ -16,23 +16,25 @@ use std::{
     sync::{Arc, Weak},
 };
 
-/// Takes the probes of the queues it is given to: [`QueueOptions::metrics`](super::QueueOptions::metrics).
-/// Use [`Prometheus`], or implement it for another system.
+/// Receiver of the probes of queues.
+///
+/// Pass it as [`QueueOptions::metrics`](super::QueueOptions::metrics). Use [`Prometheus`], or
+/// implement it for another system.
 pub trait Metrics: Send + Sync + 'static {
-    /// A queue with a name was made. Nothing is done with it by default.
+    /// Registers the probe of a new queue that has a name. Default: does nothing.
     fn watch(&self, probe: Probe) {
         drop(probe);
     }
 }
 
-/// Reads the numbers of one queue, without keeping it alive.
+/// Weak handle that reads the counters of one queue.
 #[derive(Clone)]
 pub struct Probe {
     name: Arc<str>,
     queue: Weak<dyn Watched>,
 }
 
-/// A queue whose kind of key does not matter.
+/// Queue with any type of key.
 trait Watched: Send + Sync {
     fn stats(&self) -> Stats;
 }
@@ -46,10 +48,13 @@ impl<K: Key> Watched for Shared<K> {
 impl Probe {
     pub(super) fn new<K: Key>(name: String, queue: &Arc<Shared<K>>) -> Self {
         let queue: Weak<Shared<K>> = Arc::downgrade(queue);
-        Self { name: name.into(), queue }
+        Self {
+            name: name.into(),
+            queue,
+        }
     }
 
-    /// The queue's name.
+    /// Returns the name of the queue.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -58,7 +63,7 @@ impl Probe {
         self.queue.strong_count() > 0
     }
 
-    /// The numbers now; `None` once the queue is gone.
+    /// Returns the current counters; `None` once the queue is dropped.
     pub fn stats(&self) -> Option<Stats> {
         self.queue.upgrade().map(|queue| queue.stats())
     }
@@ -66,21 +71,26 @@ impl Probe {
 
 impl fmt::Debug for Probe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Probe").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Probe")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
-/// Queues on a Prometheus page, with client-go's names and controller-runtime's labels, so that dashboards keep working.
-/// The label `priority` is that of the nearest [`Band`]: three series per queue, whatever priorities are used.
+/// Prometheus collector of queues, with the metric names of client-go.
 ///
-/// A clone shares its queues. Of queues with one name, the page shows the one made last of those that are still there. What upstream does not
-/// measure:
+/// The labels are those of controller-runtime, so that dashboards work unchanged. The label
+/// `priority` is that of the nearest [`Band`]: three series per queue, whatever priorities are
+/// used.
 ///
-/// | metric | |
+/// Clones share the queues. If several queues have the same name, the newest one is exported. These
+/// metrics are additional:
+///
+/// | metric | meaning |
 /// |---|---|
-/// | `steersman_workqueue_oldest_seconds` | how long the key that is next in its line has been ready, per band, the longest of all lines |
-/// | `steersman_workqueue_retry_delay_seconds` | how long keys were to wait that were added with a delay |
-/// | `steersman_workqueue_delayed`, `steersman_workqueue_parked` | keys that wait for a time, or to be unparked |
+/// | `steersman_workqueue_oldest_seconds` | longest time that a key has been ready, per band; only the next key of each priority is considered |
+/// | `steersman_workqueue_retry_delay_seconds` | delays of keys that were added with one |
+/// | `steersman_workqueue_delayed`, `steersman_workqueue_parked` | delayed and parked keys |
 /// | `steersman_workqueue_rejected_total` | adds after shutdown |
 /// | `steersman_workqueue_limiter_panics_total` | panics of the limiter |
 ///
@@ -117,7 +127,7 @@ impl Metrics for Prometheus {
     }
 }
 
-/// One queue on the page.
+/// Name and counters of a queue.
 type Row = (String, Stats);
 
 impl Collector for Prometheus {
@@ -127,9 +137,10 @@ impl Collector for Prometheus {
 }
 
 impl Prometheus {
-    /// The queues there are, the last of each name; those that are gone are forgotten.
+    /// Returns the newest queue of each name, and removes dropped ones.
     fn read(&self) -> Vec<Row> {
-        // Read without the lock: that may wake getters, or drop what a queue held last, and either may make queues.
+        // Read without the lock: this may wake getters or drop the last handle of a queue, and both
+        // can create queues.
         let probes = self.probes.lock().clone();
         let mut shown = HashSet::new();
         let mut rows = Vec::new();
@@ -147,9 +158,13 @@ impl Prometheus {
     }
 }
 
-/// Queues, by their names.
+/// Encodes the metrics of queues.
 pub(crate) fn encode_queues(page: &mut DescriptorEncoder<'_>, rows: &[Row]) -> fmt::Result {
-    if rows.is_empty() { Ok(()) } else { write(&mut Page(page), rows) }
+    if rows.is_empty() {
+        Ok(())
+    } else {
+        write(&mut Page(page), rows)
+    }
 }
 
 fn write(page: &mut Page<'_, '_>, rows: &[Row]) -> fmt::Result {
@@ -164,47 +179,110 @@ fn write(page: &mut Page<'_, '_>, rows: &[Row]) -> fmt::Result {
         });
         page.gauges(named, samples)
     };
-    per_band(("workqueue_depth", "Keys ready to run"), |band| band.depth as f64)?;
+    per_band(
+        ("workqueue_depth", "Number of requests that are ready"),
+        |band| band.depth as f64,
+    )?;
     per_band(
         (
             "steersman_workqueue_oldest_seconds",
-            "How long the key that is next in its line has been ready, the longest of all lines",
+            "Time that the oldest ready request has waited",
         ),
         |band| band.oldest.as_secs_f64(),
     )?;
     let mut counter = |named: Named, value: fn(&Stats) -> u64| {
-        page.counters(named, rows.iter().map(|(name, stats)| (of(name), value(stats))))
+        page.counters(
+            named,
+            rows.iter().map(|(name, stats)| (of(name), value(stats))),
+        )
     };
-    counter(("workqueue_adds", "How often a key became ready"), |stats| stats.adds)?;
-    counter(("workqueue_retries", "How often a key was added with a delay"), |stats| stats.retries)?;
-    counter(("steersman_workqueue_rejected", "Adds ignored after shutdown"), |stats| stats.rejected)?;
     counter(
-        ("steersman_workqueue_limiter_panics", "Panics of the limiter, answered with the default delay"),
+        ("workqueue_adds", "Number of requests that became ready"),
+        |stats| stats.adds,
+    )?;
+    counter(
+        ("workqueue_retries", "Number of requests added with a delay"),
+        |stats| stats.retries,
+    )?;
+    counter(
+        (
+            "steersman_workqueue_rejected",
+            "Number of requests rejected after shutdown",
+        ),
+        |stats| stats.rejected,
+    )?;
+    counter(
+        (
+            "steersman_workqueue_limiter_panics",
+            "Number of panics of the limiter, replaced by the default delay",
+        ),
         |stats| stats.limiter_panics,
     )?;
     let mut histogram = |named: Named, value: fn(&Stats) -> &Histogram| {
-        page.histograms(named, rows.iter().map(|(name, stats)| (of(name), buckets(value(stats)))))
+        page.histograms(
+            named,
+            rows.iter()
+                .map(|(name, stats)| (of(name), buckets(value(stats)))),
+        )
     };
-    histogram(("workqueue_queue_duration_seconds", "From becoming ready to a worker"), |stats| &stats.waited)?;
-    histogram(("workqueue_work_duration_seconds", "From a worker to finished"), |stats| &stats.worked)?;
     histogram(
-        ("steersman_workqueue_retry_delay_seconds", "How long keys were to wait that were added with a delay"),
+        (
+            "workqueue_queue_duration_seconds",
+            "Time from ready until a worker takes the request",
+        ),
+        |stats| &stats.waited,
+    )?;
+    histogram(
+        (
+            "workqueue_work_duration_seconds",
+            "Time that a worker takes for a request",
+        ),
+        |stats| &stats.worked,
+    )?;
+    histogram(
+        (
+            "steersman_workqueue_retry_delay_seconds",
+            "Delay of requests added with a delay",
+        ),
         |stats| &stats.delays,
     )?;
     let mut gauge = |named: Named, value: fn(&Stats) -> f64| {
-        page.gauges(named, rows.iter().map(|(name, stats)| (of(name), value(stats))))
+        page.gauges(
+            named,
+            rows.iter().map(|(name, stats)| (of(name), value(stats))),
+        )
     };
-    gauge(("workqueue_unfinished_work_seconds", "The ages of all runs, added up"), |stats| {
-        stats.unfinished.as_secs_f64()
-    })?;
-    gauge(("workqueue_longest_running_processor_seconds", "The age of the longest run"), |stats| {
-        stats.longest_running.as_secs_f64()
-    })?;
-    gauge(("steersman_workqueue_delayed", "Keys that wait for a time"), |stats| stats.delayed as f64)?;
-    gauge(("steersman_workqueue_parked", "Keys that are parked"), |stats| stats.parked as f64)
+    gauge(
+        (
+            "workqueue_unfinished_work_seconds",
+            "Sum of the ages of all running reconciles",
+        ),
+        |stats| stats.unfinished.as_secs_f64(),
+    )?;
+    gauge(
+        (
+            "workqueue_longest_running_processor_seconds",
+            "Age of the longest running reconcile",
+        ),
+        |stats| stats.longest_running.as_secs_f64(),
+    )?;
+    gauge(
+        (
+            "steersman_workqueue_delayed",
+            "Number of requests that wait for their delay",
+        ),
+        |stats| stats.delayed as f64,
+    )?;
+    gauge(
+        ("steersman_workqueue_parked", "Number of parked requests"),
+        |stats| stats.parked as f64,
+    )
 }
 
 fn buckets(histogram: &Histogram) -> Buckets {
     let bounds = Histogram::BOUNDS.into_iter().chain([f64::MAX]);
-    Buckets { buckets: bounds.zip(*histogram.counts()).collect(), sum: histogram.seconds() }
+    Buckets {
+        buckets: bounds.zip(*histogram.counts()).collect(),
+        sum: histogram.seconds(),
+    }
 }

@@ -1,35 +1,58 @@
-//! Requests waiting for a worker: one slot per key, priorities, delays, backoff. Use it alone or behind a controller.
+//! Queue of keys for workers, with deduplication, priorities, delays and backoff.
 //!
-//! [`WorkQueue`] unites client-go's work queue and controller-runtime's priority queue:
+//! [`WorkQueue`] combines client-go's rate-limited work queue with controller-runtime's priority
+//! queue. Each controller has one. Use it directly to run workers without a controller.
 //!
-//! * **One worker per key.** A key that is added while it waits is still there once; added any number of times while it runs,
-//!   it runs once more afterwards.
-//! * **Merging.** Over a key that waits already, the earliest time and the highest priority win; a key whose priority rises goes
-//!   behind the others of its new priority. So an `add` uses up a pending `add_after`.
-//!   [`Add::replace_timer`] moves a pending time instead, also later: to debounce or to postpone.
-//! * **Order.** Highest priority first, then in the order of becoming ready. Every 16th turn ([`QueueOptions::share`]) goes to the
-//!   oldest of those that were passed over, so that **a key is handed out at most `share × (older + 2)` turns after it joined
-//!   its line**, by becoming ready or by being raised, `older` being the number of keys in line before it. With `share = 0`
-//!   the order is strict and nothing is promised to lower priorities.
-//! * **Backoff.** A [`Limiter`] says how long a failing key waits, from the attempts that the queue counts. Success, a terminal end and
-//!   [`forget`](WorkQueue::forget) free what is remembered of a key. A run that came before the backoff had elapsed, because of an event, does not
-//!   make the next wait longer.
-//! * **Parking.** A key can wait for an event of yours instead of a time: [`Item::park`], [`WorkQueue::unpark`].
-//! * **Shutdown**, three ways: [`close`](WorkQueue::close) drops what is queued, [`close_after_ready`](WorkQueue::close_after_ready) hands out what is
-//!   ready, and what runs and was added again, before getters get `None`; [`drain`](WorkQueue::drain) also waits for the workers. Keys waiting for a time or parked are dropped in all three.
-//! * **Looking inside**: [`snapshot`](WorkQueue::snapshot) shows every key, [`stats`](WorkQueue::stats) the numbers, [`Metrics`] exports them.
+//! * **Deduplication.** A key is queued once and held by at most one worker. A key that is added
+//!   while a worker holds it is handed out once more afterwards, however often it was added.
+//! * **Merging.** Adding a queued key keeps the earlier time and the higher priority. A delayed key
+//!   that is added without a delay becomes ready. [`Add::replace_timer`] moves the time instead.
+//! * **Backoff.** A [`Limiter`] computes the delay of a failed key from its number of attempts,
+//!   which the queue counts. [`Outcome::done`], [`Outcome::requeue_after`] and
+//!   [`forget`](WorkQueue::forget) reset the number. An attempt that an event triggers before the
+//!   backoff has elapsed does not lengthen the next delay.
+//! * **Parking.** [`Item::park`] holds a key back until [`WorkQueue::unpark`].
 //!
-//! Time is tokio's, so tests run on paused time. Delays tick at tokio's millisecond: never early. Nothing is spawned: getters that
-//! sleep keep the time, and due keys are made ready when someone adds, gets, or asks for the length or the numbers; by an `add_after` only from
-//! 65 us after the first of them is due, many in one go. A [`snapshot`](WorkQueue::snapshot) shows them as ready, but does not make them so. Two
-//! getters keep the time, so that one that is alive and not polled makes keys that wait for a time 10 ms late and no more. But a getter
-//! that was woken for a key that is ready, and is neither polled nor dropped, is counted on, as by tokio's `Notify`: poll what you hold, or drop it.
+//! [`snapshot`](WorkQueue::snapshot) lists every key with its state. [`stats`](WorkQueue::stats)
+//! returns the counters, and [`Metrics`] exports them.
 //!
-//! What holds the lock longest: a million keys that come due in one instant take some 60 ms to be made ready, and growing past a power of two keys
-//! takes some 30 ns for each of them; so does tidying up, about once for every million keys that came and went if so many were there at once.
-//! A million keys that wait for a day or so are moved once or twice meanwhile, most of them in one go, which takes about as long.
-//! [`close_after_ready`](WorkQueue::close_after_ready) and [`drain`](WorkQueue::drain) look at every key once, and free each that
-//! waits for a time or is parked: the more there are, the longer.
+//! # Order
+//!
+//! The highest priority comes first. Keys of equal priority come in the order in which they became
+//! ready or were raised to it. Every 16th key ([`QueueOptions::share`]) is instead the oldest one
+//! that higher priorities have overtaken, so that low priorities do not starve. A key is therefore
+//! handed out within `share × (n + 2)` keys, where `n` is the number of keys that were ready before
+//! it. `share = 0` makes the order strict.
+//!
+//! # Shutdown
+//!
+//! | method | ready keys | waits for workers |
+//! |---|---|---|
+//! | [`close`](WorkQueue::close) | dropped | no |
+//! | [`close_after_ready`](WorkQueue::close_after_ready) | handed out | no |
+//! | [`drain`](WorkQueue::drain) | handed out | yes |
+//!
+//! All three drop delayed and parked keys. [`get`](WorkQueue::get) returns `None` when no key is
+//! left to hand out.
+//!
+//! # Time
+//!
+//! The queue uses tokio's clock, so tests can pause it. Delays have tokio's resolution of 1 ms and
+//! never end early. The queue spawns no task: the timers belong to futures that wait in
+//! [`get`](WorkQueue::get). Poll or drop such a future. One that is kept without being polled
+//! delays the key it was woken for, as with [`tokio::sync::Notify`], and makes delayed keys up to
+//! 10 ms late.
+//!
+//! Due keys become ready at the next add, get, or call of `len` or `stats`. An `add_after` promotes
+//! them only from 65 us after the first of them is due, to promote many at once. A
+//! [`snapshot`](WorkQueue::snapshot) shows due keys as ready without promoting them.
+//!
+//! One lock protects the queue. It is held longest when many keys move at once: about 60 ms when a
+//! million keys become due at the same instant, and about 30 ns per key when the number of keys
+//! grows past a power of two. [`close_after_ready`](WorkQueue::close_after_ready) and
+//! [`drain`](WorkQueue::drain) visit every key once.
+//!
+//! # Example
 //!
 //! ```
 //! use std::time::Duration;
@@ -45,7 +68,7 @@
 //!         let mut next = queue.get().await;
 //!         while let Some(item) = next {
 //!             runs.push((*item, item.attempt()));
-//!             // The first run of "flaky" fails: once more, with backoff.
+//!             // The first attempt of "flaky" fails and is retried with backoff.
 //!             let failed = *item == "flaky" && item.attempt() == 1;
 //!             next = item.finish_and_get(if failed { Outcome::requeue() } else { Outcome::done() }).await;
 //!         }
@@ -60,32 +83,31 @@
 //! # }
 //! ```
 
-mod again;
-mod alarm;
 mod clock;
 mod drain;
 mod finish;
 mod get;
 mod item;
 mod limiter;
-mod list;
+mod linked_list;
 mod metrics;
-mod panics;
+mod panic_payload;
+mod processing;
 mod queue;
 mod ready;
 mod reasons;
-mod runs;
 mod shutdown;
+mod slot_bitmap;
+mod slot_table;
 mod slots;
 mod snapshot;
 mod state;
 mod stats;
-mod table;
-mod used;
+mod superseded;
+mod timer;
 mod waiters;
 mod wheel;
 
-pub(crate) use again::RunWatch;
 pub use item::Item;
 pub use limiter::Limiter;
 pub(crate) use metrics::encode_queues;
@@ -93,39 +115,43 @@ pub use metrics::{Metrics, Probe, Prometheus};
 pub use queue::WorkQueue;
 pub use snapshot::{Entry, EntryState};
 pub use stats::{BandStats, Histogram, Stats};
+pub(crate) use superseded::SupersededWatch;
 
 use serde::{Serialize, Serializer};
 use std::{fmt, hash::Hash, sync::Arc, time::Duration};
 
-/// The clock that says when a key came and went, in nanoseconds. For our own benches; no part of the API.
-#[cfg(feature = "bench-internals")]
+/// Returns the time of the queue's clock in nanoseconds. For benchmarks only.
+#[cfg(feature = "__internals")]
 #[doc(hidden)]
 pub fn stamp() -> u64 {
     crate::sync::stamp().latest
 }
 
-/// What can be queued. Never implement it. `Debug` is how a key appears in logs and on the debug page. Its `Eq`, `Hash` and `Clone`
-/// run under the queue's lock or beside it: they should be cheap, must not panic and must not call the queue. Its `Drop` runs without the
-/// lock and may call the queue, but must not panic either.
+/// Types that can be queued. Implemented for every type that has the supertraits.
+///
+/// Logs and the debug page show a key by its `Debug`. `Eq`, `Hash` and `Clone` can be called while
+/// the queue's lock is held: they should be cheap, must not panic and must not call the queue.
+/// `Drop` is called without the lock and may call the queue, but must not panic.
 pub trait Key: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {}
 impl<T: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static> Key for T {}
 
-/// Higher runs first. Any number is allowed; metrics show it as the nearest named [`Band`].
+/// Priority of a key. Higher priorities are handed out first.
 ///
-/// Without one, a key is added at [`Priority::NORMAL`] and requeued at the priority that it had. A few levels are meant: each that keys
-/// have at a time costs a little under the lock, so do not make a priority of a time or a number of your own.
+/// Any number is allowed. Metrics show it as the nearest [`Band`]. Without a priority, a key is
+/// added with [`Priority::NORMAL`] and requeued with its previous priority. Use only a few
+/// different levels: each level in use costs time under the lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Priority(pub i32);
 
 impl Priority {
-    /// For what can wait: objects of the initial list, unchanged updates.
+    /// Priority of keys that can wait: objects of the initial list, unchanged updates.
     pub const LOW: Self = Self(-100);
-    /// The default.
+    /// Default priority.
     pub const NORMAL: Self = Self(0);
-    /// For what a person waits for.
+    /// Priority of keys that a person waits for.
     pub const HIGH: Self = Self(100);
 
-    /// The named band nearest to it; the higher one of two equally near.
+    /// Returns the nearest band; the higher one if two are equally near.
     pub fn band(self) -> Band {
         match self.0 {
             50.. => Band::High,
@@ -135,15 +161,15 @@ impl Priority {
     }
 }
 
-/// The three named priorities, as metrics label them.
+/// Named priority, as metrics label it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Band {
-    /// Around [`Priority::LOW`].
+    /// Priorities near [`Priority::LOW`].
     Low,
-    /// Around [`Priority::NORMAL`].
+    /// Priorities near [`Priority::NORMAL`].
     Normal,
-    /// Around [`Priority::HIGH`].
+    /// Priorities near [`Priority::HIGH`].
     High,
 }
 
@@ -151,7 +177,7 @@ impl Band {
     /// All bands, lowest first.
     pub const ALL: [Self; 3] = [Self::Low, Self::Normal, Self::High];
 
-    /// The priority that gives the band its name.
+    /// Returns the priority that the band is named after.
     pub fn priority(self) -> Priority {
         match self {
             Self::Low => Priority::LOW,
@@ -161,14 +187,16 @@ impl Band {
     }
 }
 
-/// Why a key is queued, for logs, spans and the debug page. Equal texts are kept once per queue; a key keeps its last three.
-/// While 65,535 different texts are kept, further ones are not: say what happened, and leave names and numbers to the key.
+/// Reason why a key is queued, for logs, spans and the debug page.
+///
+/// The queue stores equal texts once, and the last three reasons of each key. It stores at most
+/// 65,535 different texts and drops further ones. Leave names and numbers out of the text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Reason(Arc<str>);
 
 impl Reason {
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -192,23 +220,28 @@ impl fmt::Display for Reason {
     }
 }
 
-/// How to add a key. Over a key already queued the earliest time and the highest priority win.
+/// Options for adding a key. See [`WorkQueue`] for how they merge with a queued key.
 #[derive(Clone, Debug, Default)]
 pub struct Add {
-    /// Not before this has passed; zero means now. Beyond some 580 years it means never. Default: now.
+    /// Delay before the key becomes ready. Above about 580 years it never does. Default: none.
     pub after: Option<Duration>,
-    /// Wait as long as the limiter says, and count an attempt; with an `after` that is not zero, the shorter of the two. Default: false.
+    /// Waits for the limiter's delay and counts an attempt. Default: false.
+    ///
+    /// If `after` is set and not zero, the shorter of the two delays applies.
     pub rate_limited: bool,
-    /// Default: [`Priority::NORMAL`].
+    /// Priority of the key. Default: [`Priority::NORMAL`].
     pub priority: Option<Priority>,
-    /// Not kept if it is one text too many, see [`Reason`]; the key is added all the same. Default: none.
+    /// Reason for adding the key, dropped if the queue has too many. Default: none.
+    ///
+    /// See [`Reason`] for the limit.
     pub reason: Option<Reason>,
-    /// Let the delay replace a pending one, also an earlier one: to postpone or debounce. A key that is ready already
-    /// stays ready. Default: false.
+    /// Replaces a pending delay, also by a later one, to postpone or debounce. Default: false.
+    ///
+    /// A key that is ready stays ready.
     pub replace_timer: bool,
 }
 
-/// How the work on a key ended: for [`Item::finish`], and what a reconciler returns.
+/// Result of processing a key, also returned by reconcilers. See [`Item::finish`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Outcome {
@@ -225,40 +258,63 @@ enum Next {
 }
 
 impl Outcome {
-    /// Nothing left to do until an event; forgets failed attempts. Also for a failure that will not heal by trying again.
+    /// Finishes until the next event, and resets the attempts.
+    ///
+    /// Also for a failure that a retry cannot fix.
     pub fn done() -> Self {
-        Self { next: Next::Done, priority: None }
-    }
-
-    /// Once more after `delay`, or sooner if an event comes; forgets failed attempts.
-    pub fn requeue_after(delay: Duration) -> Self {
-        Self { next: Next::After(delay), priority: None }
-    }
-
-    /// Once more with growing backoff: after a failure, or to poll for something that should come soon.
-    pub fn requeue() -> Self {
-        Self { next: Next::RateLimited { at_least: Duration::ZERO }, priority: None }
-    }
-
-    /// [`Self::requeue`], but not sooner than after `delay`: for who was told how long to wait.
-    pub fn requeue_not_before(delay: Duration) -> Self {
-        Self { next: Next::RateLimited { at_least: delay }, priority: None }
-    }
-
-    /// Once more after `delay`, which may be zero, whatever the limiter says; a failed attempt is counted.
-    pub fn retry_after(delay: Duration) -> Self {
-        Self { next: Next::Retry(delay), priority: None }
-    }
-
-    /// Returns the delay that the outcome asks for, without that of the limiter.
-    pub(crate) fn delay(self) -> Duration {
-        match self.next {
-            Next::Done => Duration::ZERO,
-            Next::After(delay) | Next::RateLimited { at_least: delay } | Next::Retry(delay) => delay,
+        Self {
+            next: Next::Done,
+            priority: None,
         }
     }
 
-    /// As `reconcile_total` labels it.
+    /// Requeues after `delay`, or earlier if the key is added, and resets the attempts.
+    pub fn requeue_after(delay: Duration) -> Self {
+        Self {
+            next: Next::After(delay),
+            priority: None,
+        }
+    }
+
+    /// Requeues with growing backoff, after a failure or to poll.
+    pub fn requeue() -> Self {
+        Self {
+            next: Next::RateLimited {
+                at_least: Duration::ZERO,
+            },
+            priority: None,
+        }
+    }
+
+    /// Requeues with growing backoff, but not before `delay`.
+    ///
+    /// Use it when the server has requested a minimum delay.
+    pub fn requeue_not_before(delay: Duration) -> Self {
+        Self {
+            next: Next::RateLimited { at_least: delay },
+            priority: None,
+        }
+    }
+
+    /// Requeues after `delay`, ignoring the limiter, and counts a failed attempt.
+    pub fn retry_after(delay: Duration) -> Self {
+        Self {
+            next: Next::Retry(delay),
+            priority: None,
+        }
+    }
+
+    /// Returns the delay that the outcome requests, without that of the limiter.
+    pub(crate) fn delay(self) -> Duration {
+        match self.next {
+            Next::Done => Duration::ZERO,
+            Next::After(delay) | Next::RateLimited { at_least: delay } | Next::Retry(delay) => {
+                delay
+            }
+        }
+    }
+
+    /// Returns the label of the outcome in `reconcile_total`.
     pub(crate) fn label(self) -> &'static str {
         match self.next {
             Next::Done => "success",
@@ -267,43 +323,68 @@ impl Outcome {
         }
     }
 
-    /// The priority of the requeue instead of the one the key had.
+    /// Sets the priority of the requeue. Default: the previous priority of the key.
     pub fn priority(self, priority: Priority) -> Self {
-        Self { priority: Some(priority), ..self }
+        Self {
+            priority: Some(priority),
+            ..self
+        }
     }
 }
 
-/// Settings of a queue.
+/// Options of a queue.
 #[derive(Clone)]
 pub struct QueueOptions<K> {
-    /// Label of the metrics; empty means no metrics. Default: empty.
+    /// Label of the metrics. Empty disables them. Default: empty.
     pub name: String,
-    /// How long failing keys wait. Default: 5 ms, doubled per attempt, at most 1000 s, without jitter: keys that fail in one instant come back in one
+    /// Limiter that delays failing keys. Default: 5 ms, doubled per attempt, at most 1000 s.
+    ///
+    /// The default has no jitter, so keys that fail at the same instant are retried at the same
     /// instant. [`Limiter::jitter`] and [`Limiter::bucket`] spread them.
     pub limiter: Limiter<K>,
-    /// One turn in this many goes to the oldest key of a lower priority; 0 is strict order, 1 means 2. Default: 16.
+    /// Every `share`-th key is the oldest one of a lower priority. Default: 16.
+    ///
+    /// 0 makes the order strict. 1 has the effect of 2.
     pub share: u32,
-    /// Where the numbers go. With it, a queue also measures how long keys wait and run. Default: nowhere.
+    /// Receiver of the metrics. Default: none.
+    ///
+    /// If set, the queue also measures waiting and processing times.
     pub metrics: Option<Arc<dyn Metrics>>,
 }
 
 impl<K: Key> Default for QueueOptions<K> {
     fn default() -> Self {
-        Self { name: String::new(), limiter: Limiter::default(), share: 16, metrics: None }
+        Self {
+            name: String::new(),
+            limiter: Limiter::default(),
+            share: 16,
+            metrics: None,
+        }
     }
 }
 
 impl<K> fmt::Debug for QueueOptions<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QueueOptions").field("name", &self.name).field("share", &self.share).finish_non_exhaustive()
+        f.debug_struct("QueueOptions")
+            .field("name", &self.name)
+            .field("share", &self.share)
+            .finish_non_exhaustive()
     }
 }
 
-pub(crate) fn serialize_seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize_seconds<S: Serializer>(
+    duration: &Duration,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(duration.as_secs_f64())
 }
 
 #[expect(clippy::ref_option, reason = "serde calls it so")]
-fn serialize_optional_seconds<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    duration.map(|duration| duration.as_secs_f64()).serialize(serializer)
+fn serialize_optional_seconds<S: Serializer>(
+    duration: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    duration
+        .map(|duration| duration.as_secs_f64())
+        .serialize(serializer)
 }

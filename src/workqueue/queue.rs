@@ -1,19 +1,19 @@
-//! The handle: [`WorkQueue`], what it does under one lock, and whom it wakes after.
+//! Handle of the queue: [`WorkQueue`], its lock, and the calls of wakers after unlocking.
 
 use super::{
     Add, Item, Key, Priority, QueueOptions, Reason, Stats,
-    clock::{Clock, Moment, Time},
+    clock::{Clock, TimeRange, TimeSource},
     drain::Drain,
     get::Get,
     limiter::{ByAttempt, Limiter, default_delay},
     metrics::Probe,
-    panics::discard,
+    panic_payload::discard,
     shutdown::Phase,
+    slot_table::KeyHash,
     state::{State, When},
-    table::KeyHash,
-    waiters::Wakes,
+    waiters::Wakers,
 };
-use crate::sync::{CalmMutex, MutexGuard};
+use crate::sync::{BackoffMutex, MutexGuard};
 use hashbrown::DefaultHashBuilder;
 use std::{
     fmt,
@@ -23,10 +23,10 @@ use std::{
     time::Duration,
 };
 
-/// So many keys of a batch are added under one lock.
+/// Keys of a batch that are added under one lock.
 const BATCH: usize = 256;
 
-/// A queue of keys for workers; see the [module](super). A handle: clones share one queue. Making one spawns nothing.
+/// Queue of keys for workers, see the [module](super). Clones share one queue.
 ///
 /// ```
 /// use steersman::workqueue::{Add, Outcome, Priority, WorkQueue};
@@ -38,58 +38,60 @@ const BATCH: usize = 256;
 /// let item = queue.try_get().unwrap();
 /// assert_eq!((*item, item.priority(), item.attempt()), ("a", Priority::HIGH, 1));
 /// assert_eq!(item.reasons(), ["asked for".into()]);
-/// item.finish(Outcome::requeue()); // failed: again in 5 ms
+/// item.finish(Outcome::requeue()); // failed, retry in 5 ms
 /// assert_eq!(queue.num_requeues(&"a"), 1);
 /// ```
 pub struct WorkQueue<K>(pub(super) Arc<Shared<K>>);
 
 pub(super) struct Shared<K> {
-    state: Apart<CalmMutex<State<K>>>,
+    state: CachePadded<BackoffMutex<State<K>>>,
     hasher: DefaultHashBuilder,
     limiter: Limiter<K>,
     pub(super) clock: Clock,
-    /// Measure how long keys wait and run.
+    /// Whether to measure how long keys wait and are processed.
     pub(super) timing: bool,
 }
 
-/// On lines of the caches of its own: what is beside it is read by everybody, and never written.
+/// Padded to its own cache lines.
+///
+/// Writers of the lock do not invalidate the read-only fields beside it.
 #[repr(align(128))]
-struct Apart<T>(T);
+struct CachePadded<T>(T);
 
-/// Where a key is to be found.
+/// Location of a key.
 #[derive(Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum KeyLocation {
     Hash(KeyHash),
     Slot(u32),
 }
 
-/// What the limiter says of a key.
-enum Limited<'a> {
-    Not,
-    For(Duration),
-    /// Asked when the key is found, so that it is looked for once.
+/// Decision of the limiter for a key.
+enum LimiterDecision<'a> {
+    NoLimit,
+    Delay(Duration),
+    /// Computed when the slot is known, so that the key is looked up once.
     ByAttempt(&'a ByAttempt),
 }
 
-impl Limited<'_> {
-    /// The attempt is counted, if it was not yet.
+impl LimiterDecision<'_> {
+    /// Returns the delay, and counts the attempt if that is still to do.
     #[inline]
     fn delay<K: Key>(&self, state: &mut State<K>, slot: u32) -> Option<Duration> {
         match self {
-            Self::Not => None,
-            Self::For(delay) => Some(*delay),
+            Self::NoLimit => None,
+            Self::Delay(delay) => Some(*delay),
             Self::ByAttempt(delay) => Some(delay(state.count_attempt(slot))),
         }
     }
 }
 
-/// When a key that is added `now` may run.
+/// Returns when a key that is added `now` becomes ready.
 #[inline]
-fn when(add: &Add, limited: Option<Duration>, now: Moment) -> When {
+fn when(add: &Add, decision: Option<Duration>, now: TimeRange) -> When {
     let after = add.after.filter(|after| !after.is_zero());
-    let delay = match (after, limited) {
-        (Some(after), Some(limited)) => after.min(limited),
-        (None, Some(limited)) => limited,
+    let delay = match (after, decision) {
+        (Some(after), Some(decision)) => after.min(decision),
+        (None, Some(decision)) => decision,
         (after, None) => after.unwrap_or_default(),
     };
     When::at(now.due(delay), add.rate_limited, add.replace_timer)
@@ -126,18 +128,20 @@ impl<K> Shared<K> {
 }
 
 impl<K: Key> Shared<K> {
-    /// Change the state under the lock; then, without it, wake whom that concerns. What is returned is dropped without the lock.
+    /// Changes the state under the lock, then calls wakers without it.
+    ///
+    /// The returned value is dropped without the lock.
     #[inline]
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut State<K>, &mut Wakes) -> T) -> T {
-        let mut wakes = Wakes::default();
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut State<K>, &mut Wakers) -> T) -> T {
+        let mut wakers = Wakers::default();
         let mut state = self.lock();
-        let result = change(&mut state, &mut wakes);
-        state.settle(&mut wakes);
+        let result = change(&mut state, &mut wakers);
+        state.collect_wakers(&mut wakers);
         drop(state);
-        if wakes.is_empty() {
-            std::mem::forget(wakes); // As after most changes: there is nothing to drop, and no need to look for it.
+        if wakers.is_empty() {
+            std::mem::forget(wakers); // Skips the drop of an empty value.
         } else {
-            wakes.call();
+            wakers.call();
         }
         result
     }
@@ -146,33 +150,36 @@ impl<K: Key> Shared<K> {
         KeyHash::fold(self.hasher.hash_one(key))
     }
 
-    /// Count an attempt of the key and ask the limiter how long it waits.
-    pub(super) fn limit(&self, key: &K, place: Place, now: Moment) -> Duration {
+    /// Counts an attempt of the key and returns the limiter's delay.
+    pub(super) fn limit(&self, key: &K, position: KeyLocation, now: TimeRange) -> Duration {
         let mut state = self.lock();
         if state.phase != Phase::Open {
             return Duration::ZERO;
         }
         let mut copy = None;
-        let slot = match place {
-            Place::Hash(hash) => state.slots.find_or_insert(hash, {
+        let slot = match position {
+            KeyLocation::Hash(hash) => state.slots.find_or_insert(hash, {
                 copy = Some(key.clone());
                 &mut copy
             }),
-            Place::Slot(slot) => slot,
+            KeyLocation::Slot(slot) => slot,
         };
         let attempt = state.count_attempt(slot);
         drop(state);
         drop(copy);
-        let now = self.clock.instant(now.latest).expect("it was read from the clock");
-        let limited = catch_unwind(AssertUnwindSafe(|| self.limiter.delay(key, attempt, now)));
-        limited.unwrap_or_else(|panic| {
+        let now = self
+            .clock
+            .instant(now.latest)
+            .expect("it was read from the clock");
+        let decision = catch_unwind(AssertUnwindSafe(|| self.limiter.delay(key, attempt, now)));
+        decision.unwrap_or_else(|panic| {
             discard(panic);
             self.lock().counters.limiter_panics += 1;
             default_delay(attempt)
         })
     }
 
-    /// Count an attempt of the key in this slot, whatever the limiter would say.
+    /// Counts an attempt of the key in this slot without calling the limiter.
     pub(super) fn count_attempt(&self, slot: u32) {
         let mut state = self.lock();
         if state.phase == Phase::Open {
@@ -182,12 +189,20 @@ impl<K: Key> Shared<K> {
 }
 
 impl<K: Key> WorkQueue<K> {
-    /// An empty queue. The first one in a process finds out how fast the processor's counter runs, which takes some 20 ms: times are read from it.
+    /// Creates an empty queue.
+    ///
+    /// The first queue in a process calibrates the processor's time stamp counter, which takes
+    /// about 20 ms.
     pub fn new(options: QueueOptions<K>) -> Self {
-        let QueueOptions { name, limiter, share, metrics } = options;
+        let QueueOptions {
+            name,
+            limiter,
+            share,
+            metrics,
+        } = options;
         let metrics = metrics.filter(|_| !name.is_empty());
         let queue = Self(Arc::new(Shared {
-            state: Apart(CalmMutex::new(State::new(share))),
+            state: CachePadded(BackoffMutex::new(State::new(share))),
             hasher: DefaultHashBuilder::default(),
             limiter,
             clock: Clock::new(),
@@ -199,13 +214,19 @@ impl<K: Key> WorkQueue<K> {
         queue
     }
 
-    /// Add a key, ready now, at [`Priority::NORMAL`]. Ignored after a shutdown.
+    /// Adds a key, ready now, with [`Priority::NORMAL`]. Ignored after a shutdown.
     #[inline]
     pub fn add(&self, key: K) {
-        self.put(self.0.hash(&key), key, |_, _| When::Now, (Priority::NORMAL, None), &self.0.clock);
+        self.put(
+            self.0.hash(&key),
+            key,
+            |_, _| When::Now,
+            (Priority::NORMAL, None),
+            &self.0.clock,
+        );
     }
 
-    /// `when` tells when the key, which is in this slot by then, may run.
+    /// Adds a key. `when` returns when it becomes ready, once its slot is known.
     #[inline]
     fn put(
         &self,
@@ -213,23 +234,37 @@ impl<K: Key> WorkQueue<K> {
         key: K,
         when: impl FnOnce(&mut State<K>, u32) -> When,
         (priority, reason): (Priority, Option<&Reason>),
-        time: &impl Time,
+        time: &impl TimeSource,
     ) {
         let mut key = Some(key);
-        self.0.change(|state, wakes| state.add((hash, &mut key), when, (priority.0, reason), time, wakes));
+        self.0.change(|state, wakers| {
+            state.add((hash, &mut key), when, (priority.0, reason), time, wakers);
+        });
     }
 
-    /// Add a key, ready after a delay.
+    /// Adds a key that becomes ready after a delay.
     pub fn add_after(&self, key: K, after: Duration) {
-        self.add_with(key, Add { after: Some(after), ..Add::default() });
+        self.add_with(
+            key,
+            Add {
+                after: Some(after),
+                ..Add::default()
+            },
+        );
     }
 
-    /// Add a key, ready as soon as the limiter allows, and count an attempt.
+    /// Adds a key after the limiter's delay, and counts an attempt.
     pub fn add_rate_limited(&self, key: K) {
-        self.add_with(key, Add { rate_limited: true, ..Add::default() });
+        self.add_with(
+            key,
+            Add {
+                rate_limited: true,
+                ..Add::default()
+            },
+        );
     }
 
-    /// Add a key as told.
+    /// Adds a key with options.
     pub fn add_with(&self, key: K, add: Add) {
         let how = (add.priority.unwrap_or_default(), add.reason.as_ref());
         let hash = self.0.hash(&key);
@@ -237,11 +272,19 @@ impl<K: Key> WorkQueue<K> {
             return self.put(hash, key, |_, _| When::Now, how, &self.0.clock);
         }
         let now = self.0.clock.read();
-        let limited = self.limited(hash, &key, &add, now);
-        self.put(hash, key, |state, slot| when(&add, limited.delay(state, slot), now), how, &now);
+        let decision = self.limited(hash, &key, &add, now);
+        self.put(
+            hash,
+            key,
+            |state, slot| when(&add, decision.delay(state, slot), now),
+            how,
+            &now,
+        );
     }
 
-    /// Add many keys alike, for less than one by one: up to 256 of them are taken from the iterator before they are added, under one lock. Others get their turn in between.
+    /// Adds many keys with the same options, in batches of up to 256 per lock.
+    ///
+    /// Cheaper than adding them one by one. Other callers can take the lock between batches.
     pub fn add_all(&self, keys: impl IntoIterator<Item = K>, add: Add) {
         let how = (add.priority.unwrap_or_default().0, add.reason.as_ref());
         let mut keys = keys.into_iter();
@@ -255,61 +298,80 @@ impl<K: Key> WorkQueue<K> {
                 .into_iter()
                 .map(|key| {
                     let hash = self.0.hash(&key);
-                    let limited = self.limited(hash, &key, &add, now);
-                    (hash, Some(key), limited)
+                    let decision = self.limited(hash, &key, &add, now);
+                    (hash, Some(key), decision)
                 })
                 .collect();
-            self.0.change(|state, wakes| {
-                for (hash, key, limited) in &mut batch {
-                    let when = |state: &mut State<K>, slot| when(&add, limited.delay(state, slot), now);
-                    state.add((*hash, key), when, how, &now, wakes);
+            self.0.change(|state, wakers| {
+                for (hash, key, decision) in &mut batch {
+                    let when =
+                        |state: &mut State<K>, slot| when(&add, decision.delay(state, slot), now);
+                    state.add((*hash, key), when, how, &now, wakers);
                 }
             });
         }
     }
 
-    fn limited(&self, hash: KeyHash, key: &K, add: &Add, now: Moment) -> Limited<'_> {
+    fn limited(&self, hash: KeyHash, key: &K, add: &Add, now: TimeRange) -> LimiterDecision<'_> {
         if !add.rate_limited {
-            return Limited::Not;
+            return LimiterDecision::NoLimit;
         }
         match self.0.limiter.by_attempt() {
-            Some(delay) => Limited::ByAttempt(delay),
-            None => Limited::For(self.0.limit(key, Place::Hash(hash), now)),
+            Some(delay) => LimiterDecision::ByAttempt(delay),
+            None => LimiterDecision::Delay(self.0.limit(key, KeyLocation::Hash(hash), now)),
         }
     }
 
-    /// The next key, `None` once shut down. Dropping the future loses nothing.
+    /// Waits for the next key; `None` once shut down.
+    ///
+    /// Cancel safety: dropping the future loses no key.
     ///
     /// # Panics
-    /// If keys wait for a time and this is not polled in a tokio runtime with its timer enabled.
+    /// If keys are delayed and this is not polled in a tokio runtime with its timer enabled.
     pub async fn get(&self) -> Option<Item<K>> {
         Get::new(self, None).await
     }
 
-    /// The next key if one is ready.
+    /// Returns the next key if one is ready.
     #[inline]
     pub fn try_get(&self) -> Option<Item<K>> {
         self.0.change(|state, _| {
-            let held = state.take(&self.0.clock, self.0.timing)?;
-            Some(Item::new(self, held))
+            let handed_out = state.take(&self.0.clock, self.0.timing)?;
+            Some(Item::new(self, handed_out))
         })
     }
 
-    /// Make a parked key ready. If it runs, parking it at the end of that run does not last. Otherwise nothing happens, and this is false.
+    /// Makes a parked key ready; returns false if it is neither parked nor processed.
+    ///
+    /// If a worker has the key, a later [`Item::park`] of that worker makes it ready at once.
     pub fn unpark(&self, key: &K) -> bool {
         let hash = self.0.hash(key);
         let now = self.0.clock.now();
-        self.0.change(|state, _| state.slots.find(hash, key).is_some_and(|slot| state.unpark(slot, now)))
+        self.0.change(|state, _| {
+            state
+                .slots
+                .find(hash, key)
+                .is_some_and(|slot| state.unpark(slot, now))
+        })
     }
 
-    /// Take a key off the queue, whatever it waits for; true if it did. A run of it goes on, and its failed attempts stay counted.
+    /// Removes a queued key; returns whether it was queued.
+    ///
+    /// A worker that has the key continues, and failed attempts stay counted.
     pub fn cancel(&self, key: &K) -> bool {
         let hash = self.0.hash(key);
         let mut done = None;
-        self.0.change(|state, _| state.slots.find(hash, key).is_some_and(|slot| state.cancel(slot, &mut done)))
+        self.0.change(|state, _| {
+            state
+                .slots
+                .find(hash, key)
+                .is_some_and(|slot| state.cancel(slot, &mut done))
+        })
     }
 
-    /// Forget a key's failed attempts and its last error. It stays queued if it is. Unknown keys are ignored.
+    /// Resets the attempts and the last error of a key.
+    ///
+    /// A queued key stays queued. Unknown keys are ignored.
     pub fn forget(&self, key: &K) {
         let hash = self.0.hash(key);
         let mut done = None;
@@ -320,41 +382,50 @@ impl<K: Key> WorkQueue<K> {
         });
     }
 
-    /// How often a key was rate limited since its last success.
+    /// Returns the number of rate-limited adds of a key since its last success.
     pub fn num_requeues(&self, key: &K) -> u32 {
         let hash = self.0.hash(key);
         let state = self.0.lock();
-        state.slots.find(hash, key).map_or(0, |slot| state.slots[slot].attempts)
+        state
+            .slots
+            .find(hash, key)
+            .map_or(0, |slot| state.slots[slot].attempts)
     }
 
-    /// Keys ready to run, with those that will be when their present run ends; without those that wait for a time or are parked.
+    /// Returns the number of ready keys.
+    ///
+    /// Includes keys that will be ready when their worker finishes, but not delayed and parked
+    /// ones.
     pub fn len(&self) -> usize {
         let now = self.0.clock.now();
         self.0.change(|state, _| {
-            state.pass(now);
+            state.promote_due(now);
             state.len()
         })
     }
 
-    /// No key is ready to run.
+    /// Returns whether no key is ready.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The queue's numbers.
+    /// Returns the counters of the queue.
     pub fn stats(&self) -> Stats {
         self.0.stats()
     }
 
-    /// Shut down and drop what is queued: getters get `None` at once, adds are ignored, runs may end.
+    /// Shuts down and drops all queued keys. Getters return `None` at once.
     ///
-    /// All shutdowns are idempotent, drop the keys that wait for a time or are parked, and may follow each other; the strictest holds.
+    /// Adds are ignored. Workers can finish their keys. All shutdown methods are idempotent, drop
+    /// delayed and parked keys, and can be combined; the strictest one takes effect.
     pub fn close(&self) {
         self.shut_down(Phase::Closed);
     }
 
-    /// Shut down, but hand out what is ready before getters get `None`. A key that runs and was added again is ready when that run
-    /// ends: until then getters that find nothing wait for it.
+    /// Shuts down, but hands out the ready keys before getters return `None`.
+    ///
+    /// A key that was added again while a worker has it is ready when that worker finishes. Until
+    /// then, getters wait for it.
     pub fn close_after_ready(&self) {
         self.shut_down(Phase::HandOut);
     }
@@ -364,15 +435,19 @@ impl<K: Key> WorkQueue<K> {
         self.0.change(|state, _| state.shut_down(phase, now));
     }
 
-    /// [`close_after_ready`](Self::close_after_ready), then wait until everything was handed out and no run is left. It is those who get keys that empty
-    /// the queue, whoever ends the runs: without any it waits. [`close`](Self::close) ends the wait of those who wait by then; after it this waits for
-    /// the runs that go on. Dropping the future leaves the queue shut down.
+    /// Shuts down as [`close_after_ready`](Self::close_after_ready), and waits for workers.
+    ///
+    /// Returns when all ready keys were handed out and finished. Other tasks must get and finish
+    /// the keys. [`close`](Self::close) ends a wait in progress. A call after it waits only for
+    /// keys that workers have.
+    ///
+    /// Cancel safety: dropping the future leaves the queue shut down.
     pub async fn drain(&self) {
         self.close_after_ready();
         Drain::new(self).await;
     }
 
-    /// Shut down, in whichever way.
+    /// Returns whether the queue is shut down, by any method.
     pub fn is_closed(&self) -> bool {
         self.0.lock().phase != Phase::Open
     }

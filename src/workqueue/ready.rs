@@ -1,41 +1,45 @@
-//! The keys that a worker may take now, and whose turn it is.
+//! Ready keys, and the order in which they are handed out.
 //!
-//! Invariant: exactly the keys that wait for a worker and do not run are here, each in the list of its priority, in the order
-//! in which they became ready.
+//! Invariant: the lists contain exactly the keys that wait for a worker and that no worker has,
+//! each in the list of its priority, in the order in which they became ready.
 //!
-//! # Whose turn
-//! The highest priority first, and inside a priority first come, first served. So that lower priorities do not starve, every
-//! `share`-th turn goes to the key that has been ready longest among those *below the highest priority served since the last
-//! such turn*. With `share = 0` there is no such turn.
+//! # Order
 //!
-//! The bound: **a key is handed out at most `share × (older + 2)` turns after it joined its line**, by becoming ready or by being
-//! raised, `older` being the number of keys in line before it, whatever is added later and however high. A key that is raised
-//! again and again joins anew each time. For: take any stretch of `share` turns, the last
-//! of them such a turn, through which the key waits; the first, incomplete, stretch is where the 2 comes from. If the key is
-//! below the highest priority served in it, that last turn goes to a key at least as old. If not, every other turn served
-//! the key's own priority, in order. Either way each stretch serves the key or an older one.
+//! The highest priority is first, and keys of one priority are served in order. So that lower
+//! priorities do not starve, every `share`-th key is instead the one that has been ready longest
+//! among those *below the highest priority served since the last such key*. `share = 0` disables
+//! this.
+//!
+//! Bound: **a key is handed out within `share × (older + 2)` keys after it was queued**, by
+//! becoming ready or by being raised, where `older` is the number of keys queued before it. Later
+//! adds do not matter, whatever their priority. Raising a key queues it again.
+//!
+//! Proof: take any interval of `share` keys that ends with such an exception, and through which the
+//! key waits. If the key is below the highest priority served in it, the exception serves a key
+//! that is at least as old. If not, all others served the key's own priority, in order. Either way
+//! each interval serves the key or an older one. The first, incomplete interval adds the 2.
 
-use super::{list::List, slots::Slots};
+use super::{linked_list::List, slots::Slots};
 
-/// Priorities without keys are kept to save looking for them again, up to this many.
-const KEEP_EMPTY: usize = 64;
+/// Maximum of levels before empty ones are removed. They are kept to save insertions.
+const MAX_LEVELS: usize = 64;
 
-/// Written by everybody: on a line of the caches of its own, as other parts of the state are.
+/// Padded to its own cache line, because every operation writes it.
 #[repr(align(64))]
 pub(super) struct Ready {
-    /// Highest first.
+    /// Levels, highest priority first.
     levels: Vec<Level>,
-    /// No key is in a level before this one.
+    /// Index below which all levels are empty.
     top: usize,
     len: usize,
-    /// The level used last, if it is still there: most keys have the priority of the one before.
+    /// Index of the level used last: most keys have the priority of the previous one.
     recent: usize,
-    /// What the next key gets as its `place`; may wrap, so ages are compared, not places.
+    /// `position` of the next key. It may wrap, so ages are compared instead of places.
     next_place: u32,
     share: u32,
-    /// Turns since the last one that went to the oldest, and the highest priority served in them.
-    turns: u32,
-    served: i32,
+    /// Keys since the last exception, and the highest priority among them.
+    since_exception: u32,
+    highest_served: i32,
 }
 
 #[derive(Clone, Copy)]
@@ -52,10 +56,19 @@ impl Level {
 }
 
 impl Ready {
-    /// A share of 1 would leave the highest priority nothing; it means 2.
+    /// Creates the lists. A share of 1 counts as 2, because it would disable priorities.
     pub(super) fn new(share: u32) -> Self {
         let share = if share == 1 { 2 } else { share };
-        Self { levels: Vec::new(), top: 0, len: 0, recent: 0, next_place: 0, share, turns: 0, served: i32::MIN }
+        Self {
+            levels: Vec::new(),
+            top: 0,
+            len: 0,
+            recent: 0,
+            next_place: 0,
+            share,
+            since_exception: 0,
+            highest_served: i32::MIN,
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -66,11 +79,11 @@ impl Ready {
         &self.levels
     }
 
-    /// Behind all keys of the slot's priority.
+    /// Appends a key to the list of its priority.
     #[inline(always)]
     pub(super) fn push<K: Eq>(&mut self, slots: &mut Slots<K>, at: u32) {
         let slot = &mut slots[at];
-        slot.place = self.next_place;
+        slot.position = self.next_place;
         self.next_place = self.next_place.wrapping_add(1);
         let index = self.index_of(slot.priority);
         let level = &mut self.levels[index];
@@ -88,7 +101,7 @@ impl Ready {
         self.len -= 1;
     }
 
-    /// The key whose turn it is.
+    /// Removes the next key.
     #[inline(always)]
     pub(super) fn pop<K: Eq>(&mut self, slots: &mut Slots<K>) -> Option<u32> {
         if self.len == 0 {
@@ -99,12 +112,12 @@ impl Ready {
         }
         let mut index = self.top;
         if self.share != 0 {
-            self.turns += 1;
-            if self.turns >= self.share {
-                index = self.passed_over(slots).unwrap_or(index);
-                (self.turns, self.served) = (0, i32::MIN);
+            self.since_exception += 1;
+            if self.since_exception >= self.share {
+                index = self.oldest_overtaken(slots).unwrap_or(index);
+                (self.since_exception, self.highest_served) = (0, i32::MIN);
             } else {
-                self.served = self.served.max(self.levels[index].priority);
+                self.highest_served = self.highest_served.max(self.levels[index].priority);
             }
         }
         let level = &mut self.levels[index];
@@ -114,25 +127,34 @@ impl Ready {
         Some(at)
     }
 
-    /// The level of the oldest key below all that was served lately.
-    fn passed_over<K: Eq>(&self, slots: &Slots<K>) -> Option<usize> {
-        let below = self.levels.partition_point(|level| level.priority >= self.served);
+    /// Returns the level of the oldest key that higher priorities have overtaken.
+    fn oldest_overtaken<K: Eq>(&self, slots: &Slots<K>) -> Option<usize> {
+        let below = self
+            .levels
+            .partition_point(|level| level.priority >= self.highest_served);
         (below.max(self.top)..self.levels.len())
             .filter_map(|index| self.levels[index].oldest().map(|at| (index, at)))
-            .max_by_key(|&(_, at)| self.next_place.wrapping_sub(slots[at].place))
+            .max_by_key(|&(_, at)| self.next_place.wrapping_sub(slots[at].position))
             .map(|(index, _)| index)
     }
 
     #[inline]
     fn index_of(&mut self, priority: i32) -> usize {
-        if self.levels.get(self.recent).is_none_or(|level| level.priority != priority) {
-            self.recent = self.look_for(priority);
+        if self
+            .levels
+            .get(self.recent)
+            .is_none_or(|level| level.priority != priority)
+        {
+            self.recent = self.find_level(priority);
         }
         self.recent
     }
 
-    fn look_for(&mut self, priority: i32) -> usize {
-        match self.levels.binary_search_by(|level| priority.cmp(&level.priority)) {
+    fn find_level(&mut self, priority: i32) -> usize {
+        match self
+            .levels
+            .binary_search_by(|level| priority.cmp(&level.priority))
+        {
             Ok(index) => index,
             Err(_) => self.insert(priority),
         }
@@ -140,11 +162,20 @@ impl Ready {
 
     #[cold]
     fn insert(&mut self, priority: i32) -> usize {
-        if self.levels.len() >= KEEP_EMPTY {
+        if self.levels.len() >= MAX_LEVELS {
             self.levels.retain(|level| level.len > 0);
         }
-        let index = self.levels.partition_point(|level| level.priority > priority);
-        self.levels.insert(index, Level { priority, len: 0, list: List::EMPTY });
+        let index = self
+            .levels
+            .partition_point(|level| level.priority > priority);
+        self.levels.insert(
+            index,
+            Level {
+                priority,
+                len: 0,
+                list: List::EMPTY,
+            },
+        );
         self.top = 0;
         index
     }

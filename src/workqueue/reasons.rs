@@ -1,20 +1,20 @@
-//! Why keys were added: texts kept once, counted, and named by small numbers in the slots.
+//! Interned reasons: each text is stored once with a reference count.
 //!
-//! Invariant: a text is here exactly while a slot or a run names it.
+//! Invariant: a text is stored exactly while a slot or a run refers to it.
 
 use super::Reason;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
 
-/// How many reasons a key keeps: the last ones.
-pub(super) const KEPT: usize = 3;
+/// Number of reasons that a key keeps.
+pub(super) const MAX_REASONS: usize = 3;
 
-/// The last reasons of a key, oldest first; 0 is none.
+/// Last reasons of a key, oldest first; 0 is none.
 #[derive(Clone, Copy)]
-pub(super) struct ReasonIds([u16; KEPT]);
+pub(super) struct ReasonIds([u16; MAX_REASONS]);
 
 impl ReasonIds {
-    pub(super) const EMPTY: Self = Self([0; KEPT]);
+    pub(super) const EMPTY: Self = Self([0; MAX_REASONS]);
 
     fn is_empty(self) -> bool {
         self.0[0] == 0
@@ -22,36 +22,45 @@ impl ReasonIds {
 }
 
 pub(super) struct Reasons {
-    /// The text with number n is at n - 1.
-    texts: Vec<Counted>,
+    /// Text `id` is at index `id - 1`.
+    texts: Vec<InternedReason>,
     free: Vec<u16>,
     table: HashTable<u16>,
     hasher: DefaultHashBuilder,
 }
 
-struct Counted {
+struct InternedReason {
     text: Reason,
     count: u32,
 }
 
 impl Reasons {
     pub(super) fn new() -> Self {
-        Self { texts: Vec::new(), free: Vec::new(), table: HashTable::new(), hasher: DefaultHashBuilder::default() }
+        Self {
+            texts: Vec::new(),
+            free: Vec::new(),
+            table: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
+        }
     }
 
-    /// Remember `reason` as the latest. One that is the latest already is not repeated; one that would be the 65,536th
-    /// different text alive is not kept.
+    /// Adds a reason, and drops the oldest one if there are too many.
+    ///
+    /// Skips a reason that is equal to the last one, and one that would be the 65,536th different
+    /// text.
     pub(super) fn push(&mut self, ids: &mut ReasonIds, reason: &Reason) {
-        let Some(id) = self.intern(reason) else { return };
-        let len = ids.0.iter().position(|&id| id == 0).unwrap_or(KEPT);
+        let Some(id) = self.intern(reason) else {
+            return;
+        };
+        let len = ids.0.iter().position(|&id| id == 0).unwrap_or(MAX_REASONS);
         if len > 0 && ids.0[len - 1] == id {
             self.release_one(id);
-        } else if len < KEPT {
+        } else if len < MAX_REASONS {
             ids.0[len] = id;
         } else {
             self.release_one(ids.0[0]);
             ids.0.rotate_left(1);
-            ids.0[KEPT - 1] = id;
+            ids.0[MAX_REASONS - 1] = id;
         }
     }
 
@@ -59,21 +68,26 @@ impl Reasons {
         self.get(ids).into_iter().flatten().collect()
     }
 
-    /// The same for one who must not ask for memory.
-    pub(super) fn get(&self, ids: ReasonIds) -> [Option<Reason>; KEPT] {
-        ids.0.map(|id| Some(self.texts[usize::from(id).checked_sub(1)?].text.clone()))
+    /// Returns the texts without allocating.
+    pub(super) fn get(&self, ids: ReasonIds) -> [Option<Reason>; MAX_REASONS] {
+        ids.0
+            .map(|id| Some(self.texts[usize::from(id).checked_sub(1)?].text.clone()))
     }
 
     #[inline]
     pub(super) fn release(&mut self, ids: &mut ReasonIds) {
         if !ids.is_empty() {
-            for id in std::mem::replace(ids, ReasonIds::EMPTY).0.into_iter().take_while(|&id| id != 0) {
+            for id in std::mem::replace(ids, ReasonIds::EMPTY)
+                .0
+                .into_iter()
+                .take_while(|&id| id != 0)
+            {
                 self.release_one(id);
             }
         }
     }
 
-    /// Hand the older reasons of a run that did not count back to its key, in front of newer ones, which win.
+    /// Prepends the reasons of a run to those of its key. The newest ones are kept.
     pub(super) fn merge(&mut self, older: &mut ReasonIds, newer: &mut ReasonIds) {
         for text in self.texts(*newer) {
             self.push(older, &text);
@@ -83,13 +97,21 @@ impl Reasons {
     }
 
     fn intern(&mut self, reason: &Reason) -> Option<u16> {
-        let Self { texts, free, table, hasher } = self;
+        let Self {
+            texts,
+            free,
+            table,
+            hasher,
+        } = self;
         let hash = hasher.hash_one(reason);
         if let Some(&id) = table.find(hash, |&id| texts[id as usize - 1].text == *reason) {
             texts[id as usize - 1].count += 1;
             return Some(id);
         }
-        let counted = Counted { text: reason.clone(), count: 1 };
+        let counted = InternedReason {
+            text: reason.clone(),
+            count: 1,
+        };
         let id = if let Some(id) = free.pop() {
             texts[id as usize - 1] = counted;
             id
@@ -98,7 +120,9 @@ impl Reasons {
             texts.push(counted);
             id
         };
-        table.insert_unique(hash, id, |&id| hasher.hash_one(&texts[id as usize - 1].text));
+        table.insert_unique(hash, id, |&id| {
+            hasher.hash_one(&texts[id as usize - 1].text)
+        });
         Some(id)
     }
 
@@ -146,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn released_texts_are_gone_and_their_numbers_used_again() {
+    fn released_texts_are_removed_and_their_numbers_reused() {
         let mut reasons = Reasons::new();
         for round in 0..100_000 {
             let mut ids = ReasonIds::EMPTY;
@@ -157,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn one_text_more_than_there_are_numbers_is_dropped_and_nothing_else() {
+    fn a_text_beyond_the_maximum_is_dropped() {
         let mut reasons = Reasons::new();
         let mut kept = Vec::new();
         for n in 0..u32::from(u16::MAX) {

@@ -1,7 +1,8 @@
-//! Shutting a queue down.
+//! Shutdown of a queue.
 //!
-//! Invariant: a shutdown only goes on, from open to handing out to closed, and nothing is added once it has begun. While it hands
-//! out, getters sleep as long as a key that runs will be ready again, and no longer.
+//! Invariant: the phase only advances, from open to handing out to closed, and adds are rejected
+//! once it is not open. While handing out, getters wait as long as a key that a worker has will be
+//! ready again.
 
 use super::{
     Key,
@@ -13,36 +14,43 @@ use super::{
 };
 use std::task::Waker;
 
-/// How far a shutdown has gone. Later ones include earlier ones.
+/// Phase of the shutdown, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
     Open,
-    /// No adds; what is ready, or will be when its run ends, is handed out.
+    /// Rejects adds, and hands out the keys that are ready.
+    ///
+    /// Includes keys that become ready when their worker finishes.
     HandOut,
-    /// No adds, nothing is handed out.
+    /// Rejects adds and hands out nothing.
     Closed,
 }
 
 impl<K: Key> State<K> {
-    /// Go on to `phase`; what is dropped comes back, to be freed without the lock.
+    /// Advances to `phase`. Returns the dropped data, to be freed without the lock.
     pub(super) fn shut_down(&mut self, phase: Phase, now: u64) -> Option<Dropped<K>> {
         if phase == Phase::Closed {
-            self.dismissed = self.next_drainer;
+            self.last_ended_drainer = self.next_drainer;
         }
         if self.phase >= phase {
             return None;
         }
-        self.pass(now);
+        self.promote_due(now);
         self.phase = phase;
         let wheel = std::mem::replace(&mut self.wheel, Wheel::new());
         (self.delayed, self.parked) = (0, 0);
         self.errors.clear();
         let dropped = if phase == Phase::Closed {
             let slots = std::mem::replace(&mut self.slots, Slots::new());
-            let reasons = self.runs.keep_reasons(&mut self.reasons);
+            let reasons = self.processing.move_reasons(&mut self.reasons);
             self.ready = Ready::new(0);
-            self.again = 0;
-            Dropped { _slots: Some(slots), _keys: Vec::new(), _reasons: Some(reasons), _wheel: wheel }
+            self.ready_while_processing = 0;
+            Dropped {
+                _slots: Some(slots),
+                _keys: Vec::new(),
+                _reasons: Some(reasons),
+                _wheel: wheel,
+            }
         } else {
             let reasons = &mut self.reasons;
             let keys = self.slots.sweep(|slot| {
@@ -54,13 +62,18 @@ impl<K: Key> State<K> {
                     slot.attempts = 0;
                 }
             });
-            Dropped { _slots: None, _keys: keys, _reasons: None, _wheel: wheel }
+            Dropped {
+                _slots: None,
+                _keys: keys,
+                _reasons: None,
+                _wheel: wheel,
+            }
         };
         Some(dropped)
     }
 
-    /// Whether a getter that finds nothing may find something later.
-    pub(super) fn gives_more(&self) -> bool {
+    /// Returns whether a getter that finds nothing can find a key later.
+    pub(super) fn may_yield_more(&self) -> bool {
         match self.phase {
             Phase::Open => true,
             Phase::HandOut => self.len() > 0,
@@ -68,26 +81,38 @@ impl<K: Key> State<K> {
         }
     }
 
-    /// True once nothing is left to hand out and no run goes on; otherwise `waker` is called then, unless `drainer` leaves.
+    /// Returns whether the queue is drained, else registers `waker`.
+    ///
+    /// Also returns the waker that was registered before, to be dropped without the lock.
     pub(super) fn poll_drained(&mut self, drainer: u64, waker: &Waker) -> (bool, Option<Waker>) {
-        let drained = drainer <= self.dismissed || self.is_drained();
-        let known = if drained { self.drainers.remove(&drainer) } else { self.drainers.insert(drainer, waker.clone()) };
+        let drained = drainer <= self.last_ended_drainer || self.is_drained();
+        let known = if drained {
+            self.drainers.remove(&drainer)
+        } else {
+            self.drainers.insert(drainer, waker.clone())
+        };
         (drained, known)
     }
 
-    /// Nothing is left to hand out, and no run goes on.
+    /// Returns whether no key is left to hand out and no worker has one.
     fn is_drained(&self) -> bool {
-        self.phase != Phase::Open && self.len() == 0 && self.runs.len() == 0
+        self.phase != Phase::Open && self.len() == 0 && self.processing.len() == 0
     }
 
-    /// Those who wait for that and need not wait any longer.
-    pub(super) fn drained(&mut self) -> impl Iterator<Item = Waker> {
-        let up_to = if self.is_drained() { u64::MAX } else { self.dismissed };
-        self.drainers.extract_if(move |drainer, _| *drainer <= up_to).map(|(_, waker)| waker)
+    /// Removes the wakers of `drain` calls that are complete.
+    pub(super) fn take_drained(&mut self) -> impl Iterator<Item = Waker> {
+        let up_to = if self.is_drained() {
+            u64::MAX
+        } else {
+            self.last_ended_drainer
+        };
+        self.drainers
+            .extract_if(move |drainer, _| *drainer <= up_to)
+            .map(|(_, waker)| waker)
     }
 }
 
-/// What a shutdown dropped.
+/// Data dropped by a shutdown.
 pub(super) struct Dropped<K> {
     _slots: Option<Slots<K>>,
     _keys: Vec<K>,

@@ -1,58 +1,59 @@
-//! One slot per key, holding all that the queue knows of it, and the table that finds a key's slot.
+//! Slots: one per key, with its whole state, and the table that finds them.
 //!
-//! Invariant: a key has a slot exactly while it waits, runs, is parked or has failed attempts to remember; the table finds
-//! every slot in use, and what else it names is left over, see [`Table`].
+//! Invariant: a key has a slot exactly while it is queued, delayed, parked, held by a worker, or
+//! has failed attempts. The table finds every slot in use. Its other entries are stale, see
+//! [`SlotTable`].
 //!
-//! Slots live in chunks, so that growing to a million keys copies none of them. Room once taken is kept
-//! for the next burst until the queue is closed or dropped; keys themselves are dropped as soon as they are done. A key that comes back gets the
-//! slot it had, if that is free and no other has taken its entry of the table: that says so already, and the two places to look at are one.
+//! Slots are allocated in chunks, so that growing copies none of them. Chunks are kept until the
+//! queue is closed or dropped, but keys are dropped as soon as they are done. A key that is added
+//! again reuses its slot if that is free and its stale entry still exists.
 
 use super::{
-    list::{Links, Nodes},
+    linked_list::{Links, Nodes},
     reasons::ReasonIds,
-    table::{KeyHash, Seen, Table},
-    used::Used,
+    slot_bitmap::SlotBitmap,
+    slot_table::{Comparison, KeyHash, SlotTable},
 };
 use std::ops::{Index, IndexMut};
 
-/// Whether a worker has a key.
+/// Whether a worker has the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Running {
     No,
     Yes,
-    /// Yes, and it was unparked since: parking it now does not last.
+    /// A worker has the key, and it was unparked since, so that parking has no effect.
     Unparked,
 }
 
-/// What a key waits for.
+/// Condition that a key waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pending {
-    /// Nothing: it runs, or is only remembered for its attempts.
+    /// Nothing: a worker has it, or only its attempts are kept.
     Nothing,
-    /// A worker; or, while it runs, the end of that run.
+    /// A worker, or the end of the current run.
     Worker,
     /// The time `ready_at`.
     Time,
-    /// To be unparked, or the time `ready_at`, whichever comes first.
+    /// A call of `unpark`, or the time `ready_at`.
     Unpark,
 }
 
 pub(super) struct Slot<K> {
-    /// `None` only in slots that are not in use.
+    /// `None` only in free slots.
     pub(super) key: Option<K>,
-    /// When the key was first added since it was last handed out.
+    /// Time of the first add since the key was last handed out.
     pub(super) added_at: u64,
-    /// When it became ready, or will.
+    /// Time at which the key became or becomes ready.
     pub(super) ready_at: u64,
-    /// When the last backoff ends: a run that was ready before is not the retry that was waited for.
+    /// End of the last backoff. A run that starts earlier does not count as the retry.
     pub(super) backoff_until: u64,
     links: Links,
     pub(super) hash: KeyHash,
     pub(super) priority: i32,
     /// Rate-limited requeues since the last success.
     pub(super) attempts: u32,
-    /// Ready: its turn, see [`Ready`](super::ready::Ready). Running: the number of its run.
-    pub(super) place: u32,
+    /// Position in [`Ready`](super::ready::Ready), or the run if a worker has the key.
+    pub(super) position: u32,
     pub(super) reasons: ReasonIds,
     pub(super) pending: Pending,
     pub(super) running: Running,
@@ -68,7 +69,7 @@ impl<K> Slot<K> {
         hash: KeyHash::ZERO,
         priority: 0,
         attempts: 0,
-        place: 0,
+        position: 0,
         reasons: ReasonIds::EMPTY,
         pending: Pending::Nothing,
         running: Running::No,
@@ -79,16 +80,20 @@ impl<K> Slot<K> {
         self.running != Running::No
     }
 
-    /// What it, in use, is to a search for this key that has met its number under what may be this hash.
+    /// Compares a slot in use with the key of a search.
     #[inline]
-    fn seen(&self, hash: KeyHash, key: &K) -> Seen
+    fn compare(&self, hash: KeyHash, key: &K) -> Comparison
     where
         K: Eq,
     {
-        if self.hash == hash && self.key.as_ref() == Some(key) { Seen::It } else { Seen::Other(self.hash) }
+        if self.hash == hash && self.key.as_ref() == Some(key) {
+            Comparison::Match
+        } else {
+            Comparison::Other(self.hash)
+        }
     }
 
-    /// Nothing is left to remember.
+    /// Returns whether the slot can be released.
     fn is_idle(&self) -> bool {
         self.pending == Pending::Nothing && !self.is_running() && self.attempts == 0
     }
@@ -96,14 +101,14 @@ impl<K> Slot<K> {
 
 const CHUNK: usize = 256;
 
-/// How many keys a queue holds. For more of them the table would have more than 2^31 places, and entries no room for the hash.
-const MOST: usize = 3 << 28;
+/// Maximum number of keys. The table would need more than 2^31 places for more.
+const MAX_KEYS: usize = 3 << 28;
 
 pub(super) struct Slots<K> {
     chunks: Chunks<K>,
-    table: Table,
-    /// Those that have a key.
-    used: Used,
+    table: SlotTable,
+    /// Slots that have a key.
+    used: SlotBitmap,
 }
 
 struct Chunks<K>(Vec<Box<[Slot<K>; CHUNK]>>);
@@ -147,28 +152,42 @@ impl<K> Nodes for Slots<K> {
 
 impl<K: Eq> Slots<K> {
     pub(super) const fn new() -> Self {
-        Self { chunks: Chunks(Vec::new()), table: Table::new(), used: Used::new() }
+        Self {
+            chunks: Chunks(Vec::new()),
+            table: SlotTable::new(),
+            used: SlotBitmap::new(),
+        }
     }
 
     pub(super) fn find(&self, hash: KeyHash, key: &K) -> Option<u32> {
-        let Self { chunks, table, used } = self;
-        table.find(hash, |slot| seen(chunks, used, slot, (hash, key))).ok()
+        let Self {
+            chunks,
+            table,
+            used,
+        } = self;
+        table
+            .find(hash, |slot| compare(chunks, used, slot, (hash, key)))
+            .ok()
     }
 
-    /// The slot of the key that is given. If it has none, one is made, and the key is taken to stay there.
+    /// Returns the slot of a key, or moves the key into a new one.
     ///
     /// # Panics
     /// Without a key.
     #[inline(always)]
     pub(super) fn find_or_insert(&mut self, hash: KeyHash, key: &mut Option<K>) -> u32 {
-        let Self { chunks, table, used } = self;
+        let Self {
+            chunks,
+            table,
+            used,
+        } = self;
         let wanted = key.as_ref().expect("a key is given");
-        match table.find(hash, |slot| seen(chunks, used, slot, (hash, wanted))) {
+        match table.find(hash, |slot| compare(chunks, used, slot, (hash, wanted))) {
             Ok(slot) => slot,
-            Err(place) => {
-                let slot = match table.left_over(place) {
+            Err(position) => {
+                let slot = match table.stale_slot(position) {
                     Some(before) if !used.has(before) => before,
-                    _ => self.insert(place, hash),
+                    _ => self.insert(position, hash),
                 };
                 self.used.insert(slot);
                 let new = &mut self.chunks[slot];
@@ -178,29 +197,40 @@ impl<K: Eq> Slots<K> {
         }
     }
 
-    /// A free slot, which the table names from now on.
-    fn insert(&mut self, place: usize, hash: KeyHash) -> u32 {
+    /// Allocates a free slot and inserts it into the table.
+    fn insert(&mut self, position: usize, hash: KeyHash) -> u32 {
         let slot = self.used.first_free().unwrap_or_else(|| {
             let first = self.chunks.grow();
             self.used.grow(CHUNK);
             first
         });
-        if !self.table.insert(place, hash, slot) {
-            self.make_room(hash, slot);
+        if !self.table.insert(position, hash, slot) {
+            self.rebuild_table(hash, slot);
         }
         slot
     }
 
-    /// Make the table anew, and add what it has no room for.
+    /// Rebuilds the table and inserts an entry.
     #[cold]
-    fn make_room(&mut self, hash: KeyHash, slot: u32) {
-        let Self { chunks, table, used } = self;
-        table.rebuild(used.count(), used.iter().map(|slot| (chunks[slot].hash, slot)));
-        let added = table.find(hash, |_| Seen::Other(hash)).is_err_and(|place| table.insert(place, hash, slot));
-        assert!(added, "there is room in a table made anew");
+    fn rebuild_table(&mut self, hash: KeyHash, slot: u32) {
+        let Self {
+            chunks,
+            table,
+            used,
+        } = self;
+        table.rebuild(
+            used.count(),
+            used.iter().map(|slot| (chunks[slot].hash, slot)),
+        );
+        let added = table
+            .find(hash, |_| Comparison::Other(hash))
+            .is_err_and(|position| table.insert(position, hash, slot));
+        assert!(added, "a rebuilt table has room");
     }
 
-    /// Give up the slot if nothing is left to remember: true if so. The key is put into `done`, to be dropped without the lock.
+    /// Releases the slot if it is idle, and returns whether it was.
+    ///
+    /// Moves the key to `done`, to be dropped without the lock.
     #[inline(always)]
     pub(super) fn free_if_idle(&mut self, at: u32, done: &mut Option<K>) -> bool {
         let slot = &mut self.chunks[at];
@@ -213,7 +243,7 @@ impl<K: Eq> Slots<K> {
         idle
     }
 
-    /// Change every slot in use, and give up those that become idle.
+    /// Changes every slot in use, and returns the keys of those that become idle.
     pub(super) fn sweep(&mut self, mut change: impl FnMut(&mut Slot<K>)) -> Vec<K> {
         let mut keys = Vec::new();
         for slot in 0..self.capacity() {
@@ -227,13 +257,16 @@ impl<K: Eq> Slots<K> {
         keys
     }
 
-    /// How many slots there are, in use or not: the range that [`Self::used`] takes.
+    /// Returns the number of slots, in use or not.
     pub(super) fn capacity(&self) -> u32 {
         (self.chunks.0.len() * CHUNK) as u32
     }
 
-    /// The slots in use among those numbered `range`.
-    pub(super) fn used(&self, range: std::ops::Range<u32>) -> impl Iterator<Item = (u32, &K, &Slot<K>)> {
+    /// Returns the slots in use in a range.
+    pub(super) fn used(
+        &self,
+        range: std::ops::Range<u32>,
+    ) -> impl Iterator<Item = (u32, &K, &Slot<K>)> {
         range.filter_map(|at| {
             let slot = &self.chunks[at];
             slot.key.as_ref().map(|key| (at, key, slot))
@@ -242,20 +275,29 @@ impl<K: Eq> Slots<K> {
 }
 
 impl<K> Chunks<K> {
-    /// Add a chunk of free slots and return the first of them.
+    /// Adds a chunk of free slots and returns the first of them.
     fn grow(&mut self) -> u32 {
         let first = self.0.len() * CHUNK;
-        assert!(first < MOST, "a queue holds at most {MOST} keys");
+        assert!(first < MAX_KEYS, "a queue holds at most {MAX_KEYS} keys");
         let chunk: Box<[Slot<K>]> = (0..CHUNK).map(|_| Slot::FREE).collect();
         self.0.extend(<Box<[Slot<K>; CHUNK]>>::try_from(chunk).ok());
         first as u32
     }
 }
 
-/// What a slot that the table names is to a search for a key. One that is free is not looked at: it is far away.
+/// Compares a slot with the key of a search. Does not read free slots, a cache miss.
 #[inline]
-fn seen<K: Eq>(chunks: &Chunks<K>, used: &Used, slot: u32, (hash, key): (KeyHash, &K)) -> Seen {
-    if used.has(slot) { chunks[slot].seen(hash, key) } else { Seen::Free }
+fn compare<K: Eq>(
+    chunks: &Chunks<K>,
+    used: &SlotBitmap,
+    slot: u32,
+    (hash, key): (KeyHash, &K),
+) -> Comparison {
+    if used.has(slot) {
+        chunks[slot].compare(hash, key)
+    } else {
+        Comparison::Free
+    }
 }
 
 #[cfg(test)]
@@ -264,16 +306,16 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
-    /// Give a key up, as if it were done.
+    /// Releases a key as if it were done.
     fn free(slots: &mut Slots<u32>, at: u32) {
         let mut done = None;
         assert!(slots.free_if_idle(at, &mut done) && done.is_some());
     }
 
     steersman_testkit::properties! {
-        /// Few hashes, so that keys meet each other's left-over entries.
+        /// Few hashes, so that keys meet stale entries of other keys.
         #[test]
-        fn every_key_has_a_slot_of_its_own_and_is_found_there(
+        fn every_key_has_its_own_slot(
             steps in prop::collection::vec((any::<bool>(), 0..600u32), 0..1500), hashes in 1..300u64
         ) {
             let hash = |key: u32| KeyHash::fold((u64::from(key) % hashes).wrapping_mul(0x9E37_79B9_7F4A_7C15));
@@ -283,7 +325,7 @@ mod tests {
                 if add {
                     let at = slots.find_or_insert(hash(key), &mut Some(key));
                     prop_assert_eq!(slots[at].key, Some(key));
-                    prop_assert!(model.iter().all(|(other, place)| *place != at || *other == key), "it was free");
+                    prop_assert!(model.iter().all(|(other, position)| *position != at || *other == key), "it was free");
                     model.insert(key, at);
                 } else if let Some(at) = model.remove(&key) {
                     free(&mut slots, at);
@@ -297,10 +339,11 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_comes_back_gets_the_slot_it_had_if_that_is_free() {
+    fn a_re_added_key_reuses_its_slot_if_free() {
         let mut slots = Slots::new();
-        let add =
-            |slots: &mut Slots<u32>, key: u32| slots.find_or_insert(KeyHash::fold(u64::from(key) << 7), &mut Some(key));
+        let add = |slots: &mut Slots<u32>, key: u32| {
+            slots.find_or_insert(KeyHash::fold(u64::from(key) << 7), &mut Some(key))
+        };
         let had: Vec<u32> = (0..1000).map(|key| add(&mut slots, key)).collect();
         for at in &had {
             free(&mut slots, *at);

@@ -1,34 +1,36 @@
-//! The queue's state: all that its lock protects, and every change to it.
+//! State that the lock of the queue protects, and its transitions.
 //!
-//! Invariant: **a key in [`Ready`] is never in a run.** A key that is added while it runs is only marked as waiting for a
-//! worker, and joins the ready ones when the run ends. From that follows that no key is in two workers, and that any number of adds
-//! during a run lead to one more run.
+//! Invariant: **a key in [`Ready`] is never held by a worker.** A key that is added while a worker
+//! has it is only marked, and joins the ready keys when the worker finishes. It follows that no key
+//! is held by two workers, and that any number of adds during a run lead to one more run.
 //!
-//! Nothing here waits or wakes: whom to wake goes out as [`Wakes`], to be called without the lock. Times are moments of the [queue's
-//! clock](super::clock), which is read only where it matters.
+//! This module calls no wakers. They are returned as [`Wakers`], to be called without the lock.
+//! Times are those of the [queue's clock](super::clock), which is read only if needed.
 
 use super::{
     Key, Reason,
-    again::Watchers,
-    clock::{Moment, Time},
+    clock::{TimeRange, TimeSource},
+    processing::{HandedOut, Processing, ProcessingEntry},
     ready::Ready,
     reasons::{ReasonIds, Reasons},
-    runs::{Held, Run, Runs},
     shutdown::Phase,
+    slot_table::KeyHash,
     slots::{Pending, Running, Slots},
     stats::Counters,
-    table::KeyHash,
-    waiters::{Asleep, Waiters, Wakes},
+    superseded::Watchers,
+    waiters::{Registered, Waiters, Wakers},
     wheel::Wheel,
 };
 use hashbrown::HashMap;
 use std::{sync::Arc, task::Waker};
 
-/// No time: for keys parked without a bound.
+/// Time of keys that are parked without a limit.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// In nanoseconds. So that keys which become due while others are added are not looked for at each of those, and do not pile up either.
-const SLACK: u64 = 1 << 16;
+/// Maximum delay of promoting due keys in `add_after`, in nanoseconds.
+///
+/// Avoids a promotion per add, and still bounds the number of due keys.
+const PROMOTION_DELAY: u64 = 1 << 16;
 
 pub(super) struct State<K> {
     pub(super) slots: Slots<K>,
@@ -36,31 +38,31 @@ pub(super) struct State<K> {
     pub(super) wheel: Wheel,
     pub(super) waiters: Waiters,
     pub(super) reasons: Reasons,
-    pub(super) runs: Runs,
-    /// Of runs that want to know whether their key is queued again.
+    pub(super) processing: Processing,
+    /// Wakers of runs that wait until their key is queued again.
     pub(super) watchers: Watchers,
     /// Last errors of failing keys, by slot.
     pub(super) errors: HashMap<u32, Arc<str>>,
     pub(super) counters: Counters,
-    /// Keys that run and wait for a worker again.
-    pub(super) again: usize,
-    /// Keys that wait for a time.
+    /// Number of keys that a worker has and that are ready again.
+    pub(super) ready_while_processing: usize,
+    /// Number of delayed keys.
     pub(super) delayed: usize,
     pub(super) parked: usize,
     pub(super) phase: Phase,
-    /// Those who wait for the last run to end.
+    /// Wakers of calls of `drain`.
     pub(super) drainers: HashMap<u64, Waker>,
-    /// The last of them got this number.
+    /// Number of the last `drain` call.
     pub(super) next_drainer: u64,
-    /// Up to this number [`close`](super::WorkQueue::close) has ended their wait.
-    pub(super) dismissed: u64,
+    /// Number of the last `drain` call that [`close`](super::WorkQueue::close) has ended.
+    pub(super) last_ended_drainer: u64,
 }
 
-/// When an added key may run.
+/// Time at which an added key becomes ready.
 #[derive(Clone, Copy)]
 pub(super) enum When {
     Now,
-    /// `backoff`: that is how long a failing key has to wait; `replace`: also if it waits for an earlier time already.
+    /// `backoff`: the delay is that of a failing key. `replace`: also replaces an earlier time.
     At {
         due: u64,
         backoff: bool,
@@ -69,9 +71,17 @@ pub(super) enum When {
 }
 
 impl When {
-    /// `due` as a moment of the queue's clock; 0 is now.
+    /// Creates a time of the queue's clock; 0 is now.
     pub(super) fn at(due: u64, backoff: bool, replace: bool) -> Self {
-        if due == 0 { Self::Now } else { Self::At { due, backoff, replace } }
+        if due == 0 {
+            Self::Now
+        } else {
+            Self::At {
+                due,
+                backoff,
+                replace,
+            }
+        }
     }
 }
 
@@ -83,35 +93,37 @@ impl<K: Key> State<K> {
             wheel: Wheel::new(),
             waiters: Waiters::new(),
             reasons: Reasons::new(),
-            runs: Runs::default(),
+            processing: Processing::default(),
             watchers: Watchers::default(),
             errors: HashMap::new(),
             counters: Counters::default(),
-            again: 0,
+            ready_while_processing: 0,
             delayed: 0,
             parked: 0,
             phase: Phase::Open,
             drainers: HashMap::new(),
             next_drainer: 0,
-            dismissed: 0,
+            last_ended_drainer: 0,
         }
     }
 
-    /// Keys a worker could take, now or when a run ends.
+    /// Returns the number of keys that are ready now or when their worker finishes.
     pub(super) fn len(&self) -> usize {
-        self.ready.len() + self.again
+        self.ready.len() + self.ready_while_processing
     }
 
-    /// Add the key that is given, or merge with what it waits for already. The key is taken unless the queue has it already or
-    /// takes no more. `when` is told its slot.
+    /// Adds a key, or merges with the queued one.
+    ///
+    /// Takes the key unless it is already queued or the queue is shut down. `when` receives its
+    /// slot.
     #[inline(always)]
     pub(super) fn add(
         &mut self,
         (hash, key): (KeyHash, &mut Option<K>),
         when: impl FnOnce(&mut Self, u32) -> When,
         (priority, reason): (i32, Option<&Reason>),
-        time: &impl Time,
-        wakes: &mut Wakes,
+        time: &impl TimeSource,
+        wakers: &mut Wakers,
     ) {
         if self.phase != Phase::Open {
             self.counters.rejected += 1;
@@ -122,93 +134,121 @@ impl<K: Key> State<K> {
             self.reasons.push(&mut self.slots[at].reasons, reason);
         }
         let when = when(self, at);
-        self.merge(at, when, priority, time, wakes);
+        self.merge(at, when, priority, time, wakers);
     }
 
-    /// The rules: ready beats a time, the earlier time beats the later, the higher priority beats the lower; a raised key goes
-    /// behind the others of its new priority; parked keys stay parked.
+    /// Merges an add into the state of a key.
+    ///
+    /// Ready wins over a time, the earlier over the later time, the higher over the lower priority.
+    /// A raised key is queued behind the others of its new priority. A parked key stays parked.
     #[inline(always)]
-    pub(super) fn merge(&mut self, at: u32, when: When, priority: i32, time: &impl Time, wakes: &mut Wakes) {
+    pub(super) fn merge(
+        &mut self,
+        at: u32,
+        when: When,
+        priority: i32,
+        time: &impl TimeSource,
+        wakers: &mut Wakers,
+    ) {
         let slot = &self.slots[at];
-        // Such a key does not care about the time.
-        let stays = slot.pending == Pending::Worker && priority <= slot.priority;
+        // Nothing changes, so the clock is not read.
+        let unchanged = slot.pending == Pending::Worker && priority <= slot.priority;
         match when {
-            When::Now if stays => {}
+            When::Now if unchanged => {}
             When::Now if slot.pending == Pending::Nothing => {
                 let now = self.now(time);
-                self.begin(at, priority, now);
+                self.queue_new(at, priority, now);
                 self.make_ready(at, now);
             }
             When::Now => {
                 let now = self.now(time);
                 self.bring_forward(at, priority, now);
             }
-            When::At { due, backoff, replace } => {
-                // Nobody asks what time it is for one that stays.
-                let now = if stays { due } else { self.now_before(at, time) };
+            When::At {
+                due,
+                backoff,
+                replace,
+            } => {
+                // The clock is not needed for a key that stays ready.
+                let now = if unchanged {
+                    due
+                } else {
+                    self.now_before(at, time)
+                };
                 self.counters.retries += 1;
                 if matches!(self.slots[at].pending, Pending::Nothing | Pending::Time) {
                     self.counters.delays.observe(due.saturating_sub(now));
                 }
                 if backoff {
-                    self.back_off(at, due, replace, now);
+                    self.set_backoff(at, due, replace, now);
                 }
-                self.put_off(at, (due, replace), priority, now, wakes);
+                self.delay(at, (due, replace), priority, now, wakers);
             }
         }
     }
 
-    /// It waited for nothing.
+    /// Queues a key that was not queued.
     #[inline]
-    fn begin(&mut self, at: u32, priority: i32, now: u64) {
+    fn queue_new(&mut self, at: u32, priority: i32, now: u64) {
         let slot = &mut self.slots[at];
         (slot.priority, slot.added_at) = (priority, now);
     }
 
-    /// It waits for something, and is ready now; unless it is parked.
+    /// Makes a delayed key ready. A parked key stays parked.
     fn bring_forward(&mut self, at: u32, priority: i32, now: u64) {
-        self.raise(at, priority);
+        self.raise_priority(at, priority);
         if self.slots[at].pending == Pending::Time {
             self.withdraw(at);
             self.make_ready(at, now);
         }
     }
 
-    /// Ready at a time, if it does not wait for something already that beats that.
-    fn put_off(&mut self, at: u32, (due, replace): (u64, bool), priority: i32, now: u64, wakes: &mut Wakes) {
+    /// Delays a key, unless it becomes ready earlier.
+    fn delay(
+        &mut self,
+        at: u32,
+        (due, replace): (u64, bool),
+        priority: i32,
+        now: u64,
+        wakers: &mut Wakers,
+    ) {
         let slot = &self.slots[at];
         match slot.pending {
             Pending::Nothing => {
-                self.begin(at, priority, now);
-                self.wait_until(at, due, wakes);
+                self.queue_new(at, priority, now);
+                self.wait_until(at, due, wakers);
             }
             Pending::Time if due < slot.ready_at || replace => {
-                self.raise(at, priority);
+                self.raise_priority(at, priority);
                 self.withdraw(at);
-                self.wait_until(at, due, wakes);
+                self.wait_until(at, due, wakers);
             }
-            _ => self.raise(at, priority),
+            _ => self.raise_priority(at, priority),
         }
     }
 
-    /// That is how long a failing key has to wait. A wait for an earlier backoff goes on.
-    fn back_off(&mut self, at: u32, due: u64, replace: bool, now: u64) {
+    /// Sets the end of the backoff. A pending earlier backoff wins unless replaced.
+    fn set_backoff(&mut self, at: u32, due: u64, replace: bool, now: u64) {
         let slot = &mut self.slots[at];
         let pending = slot.pending == Pending::Time && slot.backoff_until > now && !replace;
-        slot.backoff_until = if pending { slot.backoff_until.min(due) } else { due };
+        slot.backoff_until = if pending {
+            slot.backoff_until.min(due)
+        } else {
+            due
+        };
     }
 
-    fn raise(&mut self, at: u32, priority: i32) {
+    fn raise_priority(&mut self, at: u32, priority: i32) {
         let slot = &self.slots[at];
         if priority <= slot.priority {
             return;
         }
-        let in_line = slot.pending == Pending::Worker && !slot.is_running();
-        if in_line {
+        let is_ready = slot.pending == Pending::Worker && !slot.is_running();
+        if is_ready {
             self.ready.remove(&mut self.slots, at);
         }
         self.slots[at].priority = priority;
-        if in_line {
+        if is_ready {
             self.ready.push(&mut self.slots, at);
         }
     }
@@ -220,92 +260,113 @@ impl<K: Key> State<K> {
         slot.ready_at = ready_at;
         self.counters.adds += 1;
         if slot.is_running() {
-            self.again += 1;
-            self.watchers.wake(slot.place);
+            self.ready_while_processing += 1;
+            self.watchers.wake(slot.position);
         } else {
             self.ready.push(&mut self.slots, at);
         }
     }
 
-    fn wait_until(&mut self, at: u32, due: u64, wakes: &mut Wakes) {
+    fn wait_until(&mut self, at: u32, due: u64, wakers: &mut Wakers) {
         let slot = &mut self.slots[at];
         slot.pending = Pending::Time;
         slot.ready_at = due.min(NEVER - 1);
         if slot.is_running() {
-            self.watchers.wake(slot.place);
+            self.watchers.wake(slot.position);
         }
         self.delayed += 1;
-        self.set_alarm(at, wakes);
+        self.schedule(at, wakers);
     }
 
-    pub(super) fn set_alarm(&mut self, at: u32, wakes: &mut Wakes) {
+    pub(super) fn schedule(&mut self, at: u32, wakers: &mut Wakers) {
         let due = self.slots[at].ready_at;
         if self.wheel.next_due().is_none_or(|first| due < first) {
-            self.waiters.first_due_changed(due, wakes);
+            self.waiters.first_due_changed(due, wakers);
         }
         self.wheel.push(&mut self.slots, at);
     }
 
-    /// What time it is, for something that happens: what is due by then is ready before that.
+    /// Reads the clock and promotes all keys that are due.
     #[inline(always)]
-    pub(super) fn now(&mut self, time: &impl Time) -> u64 {
-        let Moment { earliest, latest } = time.read();
-        self.pass(earliest);
+    pub(super) fn now(&mut self, time: &impl TimeSource) -> u64 {
+        let TimeRange { earliest, latest } = time.read();
+        self.promote_due(earliest);
         latest
     }
 
-    /// The same for a key that is about to wait for a time. Whether others are ready by now makes no difference to that, so that they may be made so
-    /// [a little later](SLACK), many in one go; unless it is in line with them, or due itself.
+    /// Reads the clock for a key that is about to be delayed.
+    ///
+    /// Promotes other due keys only after [`PROMOTION_DELAY`], many at once, unless their order
+    /// relative to this key matters.
     #[inline(never)]
-    fn now_before(&mut self, at: u32, time: &impl Time) -> u64 {
-        let Moment { earliest, latest } = time.read();
+    fn now_before(&mut self, at: u32, time: &impl TimeSource) -> u64 {
+        let TimeRange { earliest, latest } = time.read();
         let slot = &self.slots[at];
-        let apart = match slot.pending {
+        let reordering = match slot.pending {
             Pending::Nothing => true,
             Pending::Time => slot.ready_at > earliest,
             Pending::Worker | Pending::Unpark => false,
         };
-        if !apart || self.wheel.next_due().is_some_and(|first| first.saturating_add(SLACK) <= earliest) {
-            self.pass(earliest);
+        if !reordering
+            || self
+                .wheel
+                .next_due()
+                .is_some_and(|first| first.saturating_add(PROMOTION_DELAY) <= earliest)
+        {
+            self.promote_due(earliest);
         }
         latest
     }
 
-    /// Time has passed: make ready what is due.
+    /// Promotes the keys that are due at `now`.
     #[inline]
-    pub(super) fn pass(&mut self, now: u64) {
+    pub(super) fn promote_due(&mut self, now: u64) {
         if self.wheel.next_due().is_some_and(|due| due <= now) {
             self.expire(now);
         }
     }
 
     fn expire(&mut self, now: u64) {
-        self.waiters.dismiss_late(now);
-        let Self { slots, wheel, ready, counters, again, delayed, parked, watchers, .. } = self;
+        self.waiters.reassign_late_timers(now);
+        let Self {
+            slots,
+            wheel,
+            ready,
+            counters,
+            ready_while_processing: again,
+            delayed,
+            parked,
+            watchers,
+            ..
+        } = self;
         wheel.expire(slots, now, |slots, at| {
             let slot = &mut slots[at];
-            *if slot.pending == Pending::Time { &mut *delayed } else { &mut *parked } -= 1;
+            *if slot.pending == Pending::Time {
+                &mut *delayed
+            } else {
+                &mut *parked
+            } -= 1;
             slot.pending = Pending::Worker;
             counters.adds += 1;
             if slot.is_running() {
                 *again += 1;
-                watchers.wake(slot.place);
+                watchers.wake(slot.position);
             } else {
                 ready.push(slots, at);
             }
         });
     }
 
-    /// Hand out the key whose turn it is. While it runs, the `place` of its slot is the number of the run.
+    /// Hands out the next key. While a worker has it, `position` of its slot is the run.
     #[inline]
-    pub(super) fn take(&mut self, time: &impl Time, timing: bool) -> Option<Held<K>> {
+    pub(super) fn take(&mut self, time: &impl TimeSource, timing: bool) -> Option<HandedOut<K>> {
         if self.ready.len() == 0 && self.wheel.next_due().is_none() {
-            return None; // Many of those who are woken come too late: they need not read the clock.
+            return None; // Many woken getters arrive too late and need not read the clock.
         }
         let now = self.now(time);
         let at = self.ready.pop(&mut self.slots)?;
         let slot = &mut self.slots[at];
-        let run = self.runs.start(Run {
+        let run = self.processing.start(ProcessingEntry {
             slot: at,
             started: now,
             added_at: slot.added_at,
@@ -314,12 +375,12 @@ impl<K: Key> State<K> {
             reasons: std::mem::replace(&mut slot.reasons, ReasonIds::EMPTY),
             serial: 0,
         });
-        (slot.pending, slot.running, slot.place) = (Pending::Nothing, Running::Yes, run);
+        (slot.pending, slot.running, slot.position) = (Pending::Nothing, Running::Yes, run);
         let waited = now.saturating_sub(slot.ready_at);
         if timing {
             self.counters.waited.observe(waited);
         }
-        Some(Held {
+        Some(HandedOut {
             key: slot.key.clone().expect("a slot in use has a key"),
             slot: at,
             run,
@@ -330,12 +391,12 @@ impl<K: Key> State<K> {
         })
     }
 
-    /// Whether the key of a run will run once more.
+    /// Returns whether the key of a run is ready again.
     pub(super) fn is_queued_again(&self, at: u32) -> bool {
         self.phase != Phase::Closed && self.slots[at].pending == Pending::Worker
     }
 
-    /// Take back what a key waits for; a run of it goes on.
+    /// Removes a key from the queue. A worker that has it continues.
     pub(super) fn cancel(&mut self, at: u32, done: &mut Option<K>) -> bool {
         let waited = self.slots[at].pending != Pending::Nothing;
         self.withdraw(at);
@@ -348,7 +409,7 @@ impl<K: Key> State<K> {
         let slot = &mut self.slots[at];
         match std::mem::replace(&mut slot.pending, Pending::Nothing) {
             Pending::Nothing => {}
-            Pending::Worker if slot.is_running() => self.again -= 1,
+            Pending::Worker if slot.is_running() => self.ready_while_processing -= 1,
             Pending::Worker => self.ready.remove(&mut self.slots, at),
             Pending::Time => {
                 self.delayed -= 1;
@@ -363,7 +424,7 @@ impl<K: Key> State<K> {
         }
     }
 
-    /// Forget the failed attempts of a key.
+    /// Resets the attempts of a key.
     pub(super) fn forget(&mut self, at: u32, done: &mut Option<K>) {
         self.forget_slot(at);
         self.free_if_idle(at, done);
@@ -385,28 +446,35 @@ impl<K: Key> State<K> {
         }
     }
 
-    /// Fall asleep until there may be a key.
-    pub(super) fn sleep(&mut self, waker: &Waker) -> Asleep {
-        self.waiters.sleep(waker, self.wheel.next_due())
+    /// Registers a getter until there may be a key.
+    pub(super) fn register_getter(&mut self, waker: &Waker) -> Registered {
+        self.waiters.register(waker, self.wheel.next_due())
     }
 
-    /// Wake whom the state now concerns: the last step of every change, see [`Shared::change`](super::queue::Shared::change).
+    /// Collects the wakers to call, as the last step of every change.
+    ///
+    /// See [`Shared::change`](super::queue::Shared::change).
     #[inline(always)]
-    pub(super) fn settle(&mut self, wakes: &mut Wakes) {
-        self.watchers.settle(wakes);
+    pub(super) fn collect_wakers(&mut self, wakers: &mut Wakers) {
+        self.watchers.collect_wakers(wakers);
         if self.phase == Phase::Open {
-            self.waiters.settle(self.ready.len(), self.wheel.next_due().is_some(), wakes);
+            self.waiters.wake_and_assign_timers(
+                self.ready.len(),
+                self.wheel.next_due().is_some(),
+                wakers,
+            );
         } else {
-            self.settle_shutdown(wakes);
+            self.collect_wakers_in_shutdown(wakers);
         }
     }
 
     #[cold]
-    fn settle_shutdown(&mut self, wakes: &mut Wakes) {
-        self.waiters.settle(self.ready.len(), false, wakes);
-        if !self.gives_more() {
-            self.waiters.wake_all(wakes);
+    fn collect_wakers_in_shutdown(&mut self, wakers: &mut Wakers) {
+        self.waiters
+            .wake_and_assign_timers(self.ready.len(), false, wakers);
+        if !self.may_yield_more() {
+            self.waiters.wake_all(wakers);
         }
-        wakes.extend(self.drained());
+        wakers.extend(self.take_drained());
     }
 }

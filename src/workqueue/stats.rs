@@ -1,62 +1,65 @@
-//! What a queue counts, kept under the lock it holds anyway: counting costs an addition, and the numbers fit each other.
+//! Counters of a queue, updated under its lock and therefore consistent.
 
 use super::{Band, serialize_seconds};
 use serde::{Serialize, Serializer};
 use std::time::Duration;
 
-/// A queue's numbers at one moment; no two of them contradict each other.
+/// Consistent counters of a queue.
 ///
-/// Counters only grow. The histograms of [`waited`](Self::waited) and [`worked`](Self::worked) stay empty in a queue without [`Metrics`](super::Metrics), which reads the clock less.
+/// Counters only grow. The histograms [`waited`](Self::waited) and [`worked`](Self::worked) stay
+/// empty without [`Metrics`](super::Metrics), because the queue then reads the clock less often.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Stats {
-    /// Ready keys per band, lowest first; those that run and were added again count too.
+    /// Ready keys per band, lowest first, including those added again while processed.
     pub bands: [BandStats; 3],
-    /// Keys waiting for a time.
+    /// Number of delayed keys.
     pub delayed: usize,
-    /// Keys parked.
+    /// Number of parked keys.
     pub parked: usize,
-    /// Keys in a worker.
+    /// Number of keys that workers have.
     pub running: usize,
-    /// How often a key became ready.
+    /// Number of times that a key became ready.
     pub adds: u64,
-    /// How often a key was added with a delay, of its own or the limiter's.
+    /// Number of times that a key was added with a delay, its own or the limiter's.
     pub retries: u64,
     /// Adds ignored because the queue was shut down.
     pub rejected: u64,
-    /// Panics of the limiter, each answered with the default delay.
+    /// Panics of the limiter, after each of which the default delay was used.
     pub limiter_panics: u64,
-    /// How long keys were to wait that were added with a delay; not those that were ready already, or parked.
+    /// Delays of keys that were added with one and were neither ready nor parked.
     pub delays: Histogram,
-    /// From becoming ready to a worker.
+    /// Times from becoming ready to being handed out.
     pub waited: Histogram,
-    /// From a worker to finished.
+    /// Times from being handed out to being finished.
     pub worked: Histogram,
-    /// The ages of all runs, added up.
+    /// Sum of the times for which workers have had their current keys.
     #[serde(serialize_with = "serialize_seconds")]
     pub unfinished: Duration,
-    /// The age of the longest run.
+    /// Longest time for which a worker has had its current key.
     #[serde(serialize_with = "serialize_seconds")]
     pub longest_running: Duration,
 }
 
 impl Stats {
-    /// All ready keys: [`WorkQueue::len`](super::WorkQueue::len).
+    /// Returns the number of ready keys, as [`WorkQueue::len`](super::WorkQueue::len).
     pub fn depth(&self) -> usize {
         self.bands.iter().map(|band| band.depth).sum()
     }
 
-    /// The numbers of one band.
+    /// Returns the counters of one band.
     pub fn band(&self, band: Band) -> BandStats {
         self.bands[band as usize]
     }
 }
 
-/// One band's part of [`Stats`].
+/// Counters of one band of [`Stats`].
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct BandStats {
-    /// Ready keys.
+    /// Number of ready keys.
     pub depth: usize,
-    /// How long the one that is next in its line has been ready, the longest of all lines; zero if there is none.
+    /// Longest time that a key has been ready; zero if there is none.
+    ///
+    /// Only the next key of each priority is considered.
     #[serde(serialize_with = "serialize_seconds")]
     pub oldest: Duration,
 }
@@ -73,7 +76,7 @@ fn nanos_as_seconds<S: Serializer>(nanos: &u128, serializer: S) -> Result<S::Ok,
     serializer.serialize_f64(*nanos as f64 * 1e-9)
 }
 
-/// By its index.
+/// Powers of ten by exponent.
 const POWERS_OF_TEN: [u64; 20] = {
     let mut powers = [1; 20];
     let mut index = 1;
@@ -84,30 +87,32 @@ const POWERS_OF_TEN: [u64; 20] = {
     powers
 };
 
-/// How many digits a number has beyond the first; 0 of 0. Without a division, and without a branch.
+/// Returns the number of decimal digits minus one; 0 for 0. Branch-free.
 #[inline]
 fn digits_beyond_first(number: u64) -> usize {
     let bits = u64::BITS - (number | 1).leading_zeros();
-    // 1233/4096 is a little more than the logarithm of 2: right, or one too many.
+    // 1233/4096 is slightly more than log10(2), so the guess is right or one too high.
     let guess = ((bits * 1233) >> 12) as usize;
     guess - usize::from((number | 1) < POWERS_OF_TEN[guess])
 }
 
 impl Histogram {
-    /// Where the buckets end, in seconds; one more bucket has no end.
-    pub const BOUNDS: [f64; 12] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3];
+    /// Upper bounds of the buckets in seconds, but for the last, unbounded one.
+    pub const BOUNDS: [f64; 12] = [
+        1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3,
+    ];
 
-    /// Observations per bucket, the last without end; each is counted in one bucket.
+    /// Returns the observations per bucket, not cumulated.
     pub fn counts(&self) -> &[u64; Self::BOUNDS.len() + 1] {
         &self.counts
     }
 
-    /// All observations.
+    /// Returns the number of observations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// All observations added up.
+    /// Returns the sum of all observations.
     pub fn seconds(&self) -> f64 {
         self.nanos as f64 * 1e-9
     }
@@ -120,7 +125,9 @@ impl Histogram {
     }
 }
 
-/// What is counted as it happens; the rest of [`Stats`] is read off the queue. On lines of the caches of its own.
+/// Counters that are updated by events, padded to their own cache lines.
+///
+/// The rest of [`Stats`] is computed from the state of the queue.
 #[derive(Default)]
 #[repr(align(64))]
 pub(super) struct Counters {
@@ -140,9 +147,18 @@ mod tests {
     #[test]
     fn digits_are_counted_right_at_every_power_of_ten_and_of_two() {
         assert_eq!(digits_beyond_first(0), 0);
-        let powers = POWERS_OF_TEN.into_iter().chain((0..u64::BITS).map(|bit| 1 << bit));
-        for number in powers.flat_map(|power| [power.max(2) - 1, power, power + 1]).chain([u64::MAX]) {
-            assert_eq!(digits_beyond_first(number), number.ilog10() as usize, "{number}");
+        let powers = POWERS_OF_TEN
+            .into_iter()
+            .chain((0..u64::BITS).map(|bit| 1 << bit));
+        for number in powers
+            .flat_map(|power| [power.max(2) - 1, power, power + 1])
+            .chain([u64::MAX])
+        {
+            assert_eq!(
+                digits_beyond_first(number),
+                number.ilog10() as usize,
+                "{number}"
+            );
         }
     }
 

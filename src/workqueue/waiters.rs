@@ -1,91 +1,94 @@
-//! Getters that found nothing and sleep, and who is to be woken.
+//! Waiting getters, and which of them to wake.
 //!
-//! Invariants, kept by [`Waiters::settle`] after every change:
+//! Invariants, restored by [`Waiters::wake_and_assign_timers`] after every change:
 //!
-//! * For every ready key there is a getter awake on its way to it, or no getter sleeps.
-//! * While keys wait for a time, two of the sleeping getters keep it, as far as there are two: the first has its alarm set for
-//!   when the first key is due, the second for [`GRACE`] later; either may be sooner. For a vacant post one is awake to take it.
+//! * For every ready key, a getter was woken and not polled yet, or no getter is waiting.
+//! * While keys are delayed, two of the waiting getters have a timer, if there are two: the first
+//!   for the time at which the first key is due, the second for [`TIMER_GRACE`] later. Either may
+//!   be earlier. If a timer is missing, a getter was woken to set it.
 //!
-//! So one getter that is not polled, because its task computes or waits for something else first, makes keys late by [`GRACE`] and no
-//! more, as long as another sleeps; and whoever finds it late takes its post away, so that it does so once. Two that stop being polled
-//! between two keys that come due can still hold up the rest: a timer for each getter would cost more than that is worth.
+//! A getter that is not polled, because its task is busy, therefore makes keys late by at most
+//! [`TIMER_GRACE`], as long as another one waits. The getter that detects this takes over its
+//! timer. If both getters with timers stop being polled between two due keys, the other keys wait:
+//! a timer for each getter would be too expensive.
 //!
-//! A getter that was woken for a key is counted on until it is polled or dropped: for one key that is ready one is woken, and not all.
-//!
-//! It would be cheaper to wake one getter, and let it wake the next when it takes a key. But then one that was woken
-//! and is not polled, because its task computes or waits for something else first, keeps all others asleep; and so does tokio,
-//! which lets no other thread have the task that a thread has woken last.
+//! One getter is woken per ready key. It is expected to take the key until it is polled or dropped.
+//! It would be cheaper to wake one getter and let it wake the next one, but then a woken getter
+//! that is not polled would block all others. That is common in tokio, where no other thread can
+//! steal the task that a thread has woken last.
 
 use super::{
-    list::{Links, List, Nodes},
-    panics::discard,
+    linked_list::{Links, List, Nodes},
+    panic_payload::discard,
 };
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     task::Waker,
 };
 
-/// How late a keeper may be, in nanoseconds, before others count on it no more: more than a busy machine needs to poll a task.
-const GRACE: u64 = 10_000_000;
+/// Delay in nanoseconds after which a timer counts as missed.
+///
+/// Longer than a busy machine needs to poll a task.
+const TIMER_GRACE: u64 = 10_000_000;
 
-/// A sleeping getter's number.
+/// Number of a waiting getter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WaiterId(u32);
 
-/// A getter that has just fallen asleep, and the time to wake by if it has to keep it.
+/// Registered getter, and the time for its timer if it must set one.
 #[must_use]
-pub(super) struct Asleep {
+pub(super) struct Registered {
     pub(super) id: WaiterId,
-    pub(super) alarm: Option<u64>,
+    pub(super) timer: Option<u64>,
 }
 
 #[derive(Clone, Copy)]
-enum Sleeper {
+enum WaiterState {
     Idle,
-    /// It keeps the time, at this post.
-    Keeper(usize),
-    /// Not any more: it was woken, for a key or for this, and has not been polled since.
-    Woken(For),
+    /// Has the timer with this index.
+    HasTimer(usize),
+    /// Was woken and has not been polled since.
+    Woken(WakeReason),
 }
 
-/// What a getter is woken for.
+/// Reason for waking a getter.
 #[derive(Clone, Copy, PartialEq)]
-enum For {
+enum WakeReason {
     Key,
-    /// To keep the time. It takes a key that it finds, but nobody counts on that: no key is late for want of one who keeps the time.
-    Time,
+    /// A timer must be set. The getter may take a key, but is not expected to.
+    Timer,
 }
 
 struct Waiter {
     links: Links,
     waker: Option<Waker>,
-    asleep: Sleeper,
+    state: WaiterState,
 }
 
-/// One who keeps the time.
+/// Getter with a timer.
 #[derive(Clone, Copy)]
-struct Keeper {
+struct TimerHolder {
     at: u32,
-    alarm: u64,
+    due: u64,
 }
 
 pub(super) struct Waiters {
     nodes: Vec<Waiter>,
     free: Vec<u32>,
-    /// The one who fell asleep last is woken first: its memory is warmest.
+    /// Getters without a timer. The last one is woken first: its memory is warm in the cache.
     idle: List,
-    keepers: [Option<Keeper>; 2],
-    /// Idle ones and keepers.
-    asleep: usize,
-    /// Those woken and not polled yet.
+    timer_holders: [Option<TimerHolder>; 2],
+    /// Number of getters that were not woken.
+    not_woken: usize,
+    /// Number of getters that were woken and not polled yet.
     woken: usize,
-    /// Those of them that were woken for a key.
-    coming: usize,
+    /// Number of those that were woken for a key.
+    woken_for_key: usize,
 }
 
-/// When the keeper at this post has to wake if the first key is due at `first_due`.
-fn alarm(post: usize, first_due: u64) -> u64 {
-    first_due.saturating_add(GRACE * post as u64)
+/// Returns the time of a timer if the first key is due at `first_due`.
+fn timer_due(index: usize, first_due: u64) -> u64 {
+    first_due.saturating_add(TIMER_GRACE * index as u64)
 }
 
 impl Nodes for Vec<Waiter> {
@@ -100,16 +103,20 @@ impl Waiters {
             nodes: Vec::new(),
             free: Vec::new(),
             idle: List::EMPTY,
-            keepers: [None; 2],
-            asleep: 0,
+            timer_holders: [None; 2],
+            not_woken: 0,
             woken: 0,
-            coming: 0,
+            woken_for_key: 0,
         }
     }
 
-    /// Fall asleep, while the first key that waits for a time is due at `first_due`.
-    pub(super) fn sleep(&mut self, waker: &Waker, first_due: Option<u64>) -> Asleep {
-        let waiter = Waiter { links: Links::UNLINKED, waker: Some(waker.clone()), asleep: Sleeper::Idle };
+    /// Registers a getter. `first_due` is the time of the first delayed key.
+    pub(super) fn register(&mut self, waker: &Waker, first_due: Option<u64>) -> Registered {
+        let waiter = Waiter {
+            links: Links::UNLINKED,
+            waker: Some(waker.clone()),
+            state: WaiterState::Idle,
+        };
         let at = if let Some(at) = self.free.pop() {
             self.nodes[at as usize] = waiter;
             at
@@ -117,122 +124,146 @@ impl Waiters {
             self.nodes.push(waiter);
             self.nodes.len() as u32 - 1
         };
-        self.asleep += 1;
-        let post = first_due.and_then(|due| Some((self.keepers.iter().position(Option::is_none)?, due)));
-        let alarm = post.map(|(post, due)| {
-            let alarm = alarm(post, due);
-            self.keepers[post] = Some(Keeper { at, alarm });
-            self.nodes[at as usize].asleep = Sleeper::Keeper(post);
-            alarm
+        self.not_woken += 1;
+        let free_timer = first_due
+            .and_then(|due| Some((self.timer_holders.iter().position(Option::is_none)?, due)));
+        let timer = free_timer.map(|(index, due)| {
+            let timer = timer_due(index, due);
+            self.timer_holders[index] = Some(TimerHolder { at, due: timer });
+            self.nodes[at as usize].state = WaiterState::HasTimer(index);
+            timer
         });
-        if alarm.is_none() {
+        if timer.is_none() {
             self.idle.push_back(&mut self.nodes, at);
         }
-        Asleep { id: WaiterId(at), alarm }
+        Registered {
+            id: WaiterId(at),
+            timer,
+        }
     }
 
-    /// The getter is awake, or gone.
-    pub(super) fn leave(&mut self, id: &mut Option<WaiterId>, wakes: &mut Wakes) {
-        let Some(WaiterId(at)) = id.take() else { return };
-        match self.nodes[at as usize].asleep {
-            Sleeper::Idle => {
+    /// Unregisters a getter that was polled or dropped.
+    pub(super) fn unregister(&mut self, id: &mut Option<WaiterId>, wakers: &mut Wakers) {
+        let Some(WaiterId(at)) = id.take() else {
+            return;
+        };
+        match self.nodes[at as usize].state {
+            WaiterState::Idle => {
                 self.idle.unlink(&mut self.nodes, at);
-                self.asleep -= 1;
+                self.not_woken -= 1;
             }
-            Sleeper::Keeper(post) => {
-                self.keepers[post] = None;
-                self.asleep -= 1;
+            WaiterState::HasTimer(index) => {
+                self.timer_holders[index] = None;
+                self.not_woken -= 1;
             }
-            Sleeper::Woken(what) => {
+            WaiterState::Woken(reason) => {
                 self.woken -= 1;
-                self.coming -= usize::from(what == For::Key);
+                self.woken_for_key -= usize::from(reason == WakeReason::Key);
             }
         }
-        wakes.dropped = self.nodes[at as usize].waker.take();
+        wakers.dropped = self.nodes[at as usize].waker.take();
         self.free.push(at);
     }
 
-    /// Whom to wake now that `ready` keys can be taken and keys wait for a time or not.
+    /// Collects wakers for `ready` keys, and for missing timers if keys are delayed.
     #[inline]
-    pub(super) fn settle(&mut self, ready: usize, timed: bool, wakes: &mut Wakes) {
-        if self.asleep > 0 {
-            self.wake_needed(ready, timed, wakes);
+    pub(super) fn wake_and_assign_timers(
+        &mut self,
+        ready: usize,
+        timed: bool,
+        wakers: &mut Wakers,
+    ) {
+        if self.not_woken > 0 {
+            self.wake_needed(ready, timed, wakers);
         }
     }
 
     #[inline(never)]
-    fn wake_needed(&mut self, ready: usize, timed: bool, wakes: &mut Wakes) {
-        while ready > self.coming {
-            let Some(waker) = self.wake_one(For::Key) else { return };
-            wakes.push(waker);
+    fn wake_needed(&mut self, ready: usize, timed: bool, wakers: &mut Wakers) {
+        while ready > self.woken_for_key {
+            let Some(waker) = self.wake_one(WakeReason::Key) else {
+                return;
+            };
+            wakers.push(waker);
         }
         if timed {
-            self.fill_posts(wakes);
+            self.assign_timers(wakers);
         }
     }
 
-    fn fill_posts(&mut self, wakes: &mut Wakes) {
-        let vacant = self.keepers.iter().filter(|keeper| keeper.is_none()).count();
+    fn assign_timers(&mut self, wakers: &mut Wakers) {
+        let vacant = self
+            .timer_holders
+            .iter()
+            .filter(|holder| holder.is_none())
+            .count();
         while vacant > self.woken && !self.idle.is_empty() {
-            wakes.extend(self.wake_one(For::Time));
+            wakers.extend(self.wake_one(WakeReason::Timer));
         }
-        if self.keepers[0].is_none() && self.woken == 0 {
-            wakes.extend(self.wake_one(For::Time)); // The second, to become the first.
+        if self.timer_holders[0].is_none() && self.woken == 0 {
+            wakers.extend(self.wake_one(WakeReason::Timer)); // The second becomes the first.
         }
     }
 
-    /// The first time to wait for has come nearer: those who keep it have to set their alarms anew.
-    pub(super) fn first_due_changed(&mut self, first_due: u64, wakes: &mut Wakes) {
-        for (post, keeper) in self.keepers.iter_mut().enumerate() {
-            if let Some(keeper) = keeper
-                && alarm(post, first_due) < keeper.alarm
+    /// Moves the timers to an earlier time.
+    pub(super) fn first_due_changed(&mut self, first_due: u64, wakers: &mut Wakers) {
+        for (index, holder) in self.timer_holders.iter_mut().enumerate() {
+            if let Some(holder) = holder
+                && timer_due(index, first_due) < holder.due
             {
-                keeper.alarm = alarm(post, first_due);
-                wakes.extend(self.nodes[keeper.at as usize].waker.clone());
+                holder.due = timer_due(index, first_due);
+                wakers.extend(self.nodes[holder.at as usize].waker.clone());
             }
         }
     }
 
-    /// Somebody has found keys due: a keeper that should have woken long ago keeps the time no more, and is the last to be woken.
-    pub(super) fn dismiss_late(&mut self, now: u64) {
-        for keeper in &mut self.keepers {
-            if let Some(late) = keeper.take_if(|keeper| keeper.alarm.saturating_add(GRACE) <= now) {
-                self.nodes[late.at as usize].asleep = Sleeper::Idle;
+    /// Removes timers that should have fired long ago. Their getters are woken last.
+    pub(super) fn reassign_late_timers(&mut self, now: u64) {
+        for holder in &mut self.timer_holders {
+            if let Some(late) =
+                holder.take_if(|holder| holder.due.saturating_add(TIMER_GRACE) <= now)
+            {
+                self.nodes[late.at as usize].state = WaiterState::Idle;
                 self.idle.push_front(&mut self.nodes, late.at);
             }
         }
     }
 
-    pub(super) fn wake_all(&mut self, wakes: &mut Wakes) {
-        while let Some(waker) = self.wake_one(For::Key) {
-            wakes.push(waker);
+    pub(super) fn wake_all(&mut self, wakers: &mut Wakers) {
+        while let Some(waker) = self.wake_one(WakeReason::Key) {
+            wakers.push(waker);
         }
     }
 
-    /// Those who keep the time last, and the first of them at the very end: so that keys that are added do not keep moving its
-    /// alarm from getter to getter.
-    fn wake_one(&mut self, what: For) -> Option<Waker> {
+    /// Wakes a getter. Those with timers are last, so that adds do not move timers around.
+    fn wake_one(&mut self, reason: WakeReason) -> Option<Waker> {
         let idle = self.idle.pop_back(&mut self.nodes);
-        let at = idle.or_else(|| self.keepers.iter_mut().rev().find_map(Option::take).map(|keeper| keeper.at))?;
+        let at = idle.or_else(|| {
+            self.timer_holders
+                .iter_mut()
+                .rev()
+                .find_map(Option::take)
+                .map(|holder| holder.at)
+        })?;
         let waiter = &mut self.nodes[at as usize];
-        waiter.asleep = Sleeper::Woken(what);
-        self.asleep -= 1;
+        waiter.state = WaiterState::Woken(reason);
+        self.not_woken -= 1;
         self.woken += 1;
-        self.coming += usize::from(what == For::Key);
+        self.woken_for_key += usize::from(reason == WakeReason::Key);
         waiter.waker.take()
     }
 }
 
-/// Wakers to call, and one to drop, once the lock is released: both may run whatever their maker likes.
+/// Wakers to call, and one to drop, after unlocking: both may run foreign code.
 #[derive(Default)]
 #[must_use]
-pub(super) struct Wakes {
+pub(super) struct Wakers {
     first: Option<Waker>,
     rest: Vec<Waker>,
     dropped: Option<Waker>,
 }
 
-impl Wakes {
+impl Wakers {
     fn push(&mut self, waker: Waker) {
         if self.first.is_none() {
             self.first = Some(waker);
@@ -250,11 +281,18 @@ impl Wakes {
         self.first.is_none() && self.dropped.is_none()
     }
 
-    /// A waker that panics keeps nobody else asleep, and nobody who called the queue from what they got: whoever made it is told by the panic's hook.
+    /// Calls the wakers. A panic affects neither other wakers nor the caller.
+    ///
+    /// The panic hook has reported it.
     #[inline(never)]
     pub(super) fn call(self) {
-        let Self { first, rest, dropped } = self;
-        let harmless = |does: &mut dyn FnMut()| catch_unwind(AssertUnwindSafe(does)).unwrap_or_else(discard);
+        let Self {
+            first,
+            rest,
+            dropped,
+        } = self;
+        let harmless =
+            |does: &mut dyn FnMut()| catch_unwind(AssertUnwindSafe(does)).unwrap_or_else(discard);
         for waker in first.into_iter().chain(rest) {
             let mut waker = Some(waker);
             harmless(&mut || waker.take().into_iter().for_each(Waker::wake));

@@ -1,23 +1,26 @@
-//! Keys waiting for a time, on a hierarchical timing wheel: adding, moving and cancelling cost the same however many wait.
+//! Delayed keys in a hierarchical timing wheel. All operations take constant time.
 //!
-//! Invariant: a key is in the bucket that its `ready_at` and `now` give, see [`Wheel::bucket_of`]; so nothing needs to be
-//! remembered to find it again. Times are nanoseconds; buckets of the lowest level span one tick, those
-//! of each level above 64 times more. When `now` enters a bucket of a higher level, its keys move down.
+//! Invariant: a key is in the bucket that `ready_at` and `now` determine, see [`Wheel::bucket_of`],
+//! so its position need not be stored. Times are nanoseconds. A bucket of the lowest level spans
+//! one tick, and one of each further level 64 times more. When `now` enters a bucket of a higher
+//! level, its keys move down.
 
-use super::{list::List, slots::Slots};
+use super::{linked_list::List, slots::Slots};
 
-/// A tick is 2^12 ns, some 4 µs. The bucket of the present tick is walked through whenever one of its keys is due, so it should
-/// hold few; timers tick at a millisecond, but keys are added and taken in between.
+/// A tick is 2^12 ns, about 4 µs.
+///
+/// The bucket of the current tick is scanned whenever one of its keys is due, so it should have few
+/// keys. Timers have a resolution of 1 ms, but keys are added and taken in between.
 const TICK_BITS: u32 = 12;
 const LEVEL_BITS: u32 = 6;
-/// Enough for every time that 64 bits can name.
+/// Sufficient for every 64-bit time.
 const LEVELS: usize = (u64::BITS - TICK_BITS).div_ceil(LEVEL_BITS) as usize;
 const BUCKETS: usize = 1 << LEVEL_BITS;
 
 pub(super) struct Wheel {
-    /// The tick up to which keys were handed out.
+    /// Tick up to which keys have expired.
     now: u64,
-    /// When to look for due keys next: never later than the first is due; `u64::MAX` if none waits.
+    /// Lower bound of the first due time; `u64::MAX` if no key is delayed.
     next_due: u64,
     levels: [Level; LEVELS],
     due: Vec<(u64, u32)>,
@@ -32,12 +35,15 @@ struct Level {
 #[derive(Clone, Copy)]
 struct Bucket {
     list: List,
-    /// No key here is due before this. Taking keys out does not raise it, so it may be too early, never too late.
+    /// Lower bound of the due times. Removing keys does not raise it.
     earliest: u64,
 }
 
 impl Bucket {
-    const EMPTY: Self = Self { list: List::EMPTY, earliest: u64::MAX };
+    const EMPTY: Self = Self {
+        list: List::EMPTY,
+        earliest: u64::MAX,
+    };
 }
 
 impl Wheel {
@@ -45,26 +51,31 @@ impl Wheel {
         Self {
             now: 0,
             next_due: u64::MAX,
-            levels: std::array::from_fn(|_| Level { occupied: 0, buckets: Box::new([Bucket::EMPTY; BUCKETS]) }),
+            levels: std::array::from_fn(|_| Level {
+                occupied: 0,
+                buckets: Box::new([Bucket::EMPTY; BUCKETS]),
+            }),
             due: Vec::new(),
         }
     }
 
-    /// When to look for due keys next, if any wait: never later than the first is due.
+    /// Returns a lower bound of the first due time, if keys are delayed.
     #[inline]
     pub(super) fn next_due(&self) -> Option<u64> {
         (self.next_due != u64::MAX).then_some(self.next_due)
     }
 
-    fn look_for_next(&mut self) {
+    fn update_next_due(&mut self) {
         self.next_due = self
             .levels
             .iter()
             .find(|level| level.occupied != 0)
-            .map_or(u64::MAX, |level| level.buckets[level.occupied.trailing_zeros() as usize].earliest);
+            .map_or(u64::MAX, |level| {
+                level.buckets[level.occupied.trailing_zeros() as usize].earliest
+            });
     }
 
-    /// Let `at` wait for its `ready_at`, which is below `u64::MAX`: that would be never.
+    /// Adds a key with its `ready_at`, which is below `u64::MAX`.
     pub(super) fn push<K: Eq>(&mut self, slots: &mut Slots<K>, at: u32) {
         let ready_at = slots[at].ready_at;
         let (level, index) = self.bucket_of(ready_at);
@@ -76,19 +87,25 @@ impl Wheel {
         self.next_due = self.next_due.min(ready_at);
     }
 
-    /// Let `at`, whose `ready_at` must be as it was pushed, wait no longer.
+    /// Removes a key, whose `ready_at` must not have changed since `push`.
     pub(super) fn remove<K: Eq>(&mut self, slots: &mut Slots<K>, at: u32) {
         let (level, index) = self.bucket_of(slots[at].ready_at);
         let level = &mut self.levels[level];
         level.buckets[index].list.unlink(slots, at);
         level.clear_if_empty(index);
-        self.look_for_next();
+        self.update_next_due();
     }
 
-    /// Move on to the time `now` and give the keys due by then, in the order of their times; those of one time in the order
-    /// of adding.
-    pub(super) fn expire<K: Eq>(&mut self, slots: &mut Slots<K>, now: u64, mut each: impl FnMut(&mut Slots<K>, u32)) {
-        // The clock may seem to have gone back; what was pushed since and is due is then in the bucket of the wheel's own tick.
+    /// Advances to `now` and calls `each` for the due keys.
+    ///
+    /// The keys are ordered by time, then by the order of adding.
+    pub(super) fn expire<K: Eq>(
+        &mut self,
+        slots: &mut Slots<K>,
+        now: u64,
+        mut each: impl FnMut(&mut Slots<K>, u32),
+    ) {
+        // The clock may go back. Due keys that were added since are then in the current bucket.
         let target = (now >> TICK_BITS).max(self.now);
         let mut due = std::mem::take(&mut self.due);
         while let Some((level, index, start)) = self.first_bucket(target) {
@@ -113,12 +130,19 @@ impl Wheel {
         }
         self.now = target;
         self.due = due;
-        self.look_for_next();
+        self.update_next_due();
     }
 
-    /// The first bucket with keys, if it begins by `target`; its keys are due before all others.
+    /// Returns the first bucket with keys, if it starts by `target`.
+    ///
+    /// Its keys are due before all others.
     fn first_bucket(&self, target: u64) -> Option<(usize, usize, u64)> {
-        let (level, occupied) = self.levels.iter().map(|level| level.occupied).enumerate().find(|&(_, o)| o != 0)?;
+        let (level, occupied) = self
+            .levels
+            .iter()
+            .map(|level| level.occupied)
+            .enumerate()
+            .find(|&(_, o)| o != 0)?;
         let index = occupied.trailing_zeros();
         let shift = LEVEL_BITS * level as u32;
         let above = self.now >> (shift + LEVEL_BITS);
@@ -126,12 +150,18 @@ impl Wheel {
         (start <= target).then_some((level, index as usize, start))
     }
 
-    /// The level is that of the highest digit, base 64, in which the time's tick differs from now's; the bucket is that digit.
+    /// Returns the level and bucket of a time.
+    ///
+    /// The level is that of the highest base-64 digit in which its tick differs from `now`. The
+    /// bucket is that digit.
     fn bucket_of(&self, ready_at: u64) -> (usize, usize) {
         let tick = (ready_at >> TICK_BITS).max(self.now);
         let differ = (tick ^ self.now) | 1;
         let level = differ.ilog2() / LEVEL_BITS;
-        (level as usize, (tick >> (level * LEVEL_BITS)) as usize % BUCKETS)
+        (
+            level as usize,
+            (tick >> (level * LEVEL_BITS)) as usize % BUCKETS,
+        )
     }
 }
 
@@ -151,21 +181,21 @@ impl Level {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workqueue::table::KeyHash;
+    use crate::workqueue::slot_table::KeyHash;
     use proptest::prelude::*;
 
     #[derive(Clone, Debug)]
     enum Step {
-        /// Let this key wait so long.
+        /// Adds this key with a delay.
         Push(u32, u64),
         Remove(u32),
-        /// Let so much time pass.
+        /// Advances the clock.
         Advance(u64),
-        /// Let the clock go back so much.
+        /// Moves the clock back.
         Back(u64),
     }
 
-    /// Times of every magnitude, so that every level of the wheel is used.
+    /// Generates times of every magnitude, so that every level of the wheel is used.
     fn nanos() -> impl Strategy<Value = u64> {
         (0..60u32, any::<u64>()).prop_map(|(bits, random)| random & ((1 << bits) - 1))
     }
@@ -185,7 +215,7 @@ mod tests {
         fn keys_expire_in_the_order_of_their_times_and_never_early(steps in steps()) {
             let (mut slots, mut wheel) = (Slots::new(), Wheel::new());
             let ids: Vec<u32> = (0..24u32).map(|key| slots.find_or_insert(KeyHash::fold(key.into()), &mut Some(key))).collect();
-            // Naive: what waits, in the order of adding.
+            // Model: delayed keys in the order of adding.
             let mut waiting: Vec<(u64, u32)> = Vec::new();
             let mut now = 0u64;
             for step in steps {
@@ -217,7 +247,7 @@ mod tests {
                         let mut expired = Vec::new();
                         wheel.expire(&mut slots, now, |slots, at| expired.push((slots[at].ready_at, at)));
                         prop_assert_eq!(expired, due);
-                        prop_assert!(wheel.next_due().is_none_or(|due| due > now), "who waits for that would wait in vain");
+                        prop_assert!(wheel.next_due().is_none_or(|due| due > now), "the next due time is in the past");
                     }
                 }
                 let first = waiting.iter().map(|&(at, _)| at).min();
@@ -228,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_seems_to_go_back_makes_nothing_late() {
+    fn a_clock_that_goes_back_delays_no_key() {
         let (mut slots, mut wheel) = (Slots::new(), Wheel::new());
         let at = slots.find_or_insert(KeyHash::fold(1), &mut Some("key"));
         wheel.expire(&mut slots, 5_000_000_000, |_, _| {});

@@ -22,7 +22,10 @@ use proptest::test_runner::{Config, FileFailurePersistence, RngSeed};
 /// }
 /// # fn main() {}
 /// ```
-#[allow(clippy::test_attr_in_doctest, reason = "the example declares tests, it does not run them")]
+#[allow(
+    clippy::test_attr_in_doctest,
+    reason = "the example declares tests, it does not run them"
+)]
 #[macro_export]
 macro_rules! properties {
     (cases = $cases:expr; $($tests:tt)+) => {
@@ -63,6 +66,9 @@ pub fn check_property(test: Test, cases: u32, check: impl Fn(Config)) {
         ..Config::default()
     };
     for seed in Seeds::kept_by_proptest(test) {
-        check(Config { rng_seed: RngSeed::Fixed(seed), ..config.clone() });
+        check(Config {
+            rng_seed: RngSeed::Fixed(seed),
+            ..config.clone()
+        });
     }
 }

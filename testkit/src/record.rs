@@ -9,7 +9,9 @@ use std::{env, fs::OpenOptions, io::Write};
 /// # Panics
 /// If the file cannot be written.
 pub(crate) fn append(variable: &str, line: &str) {
-    let Some(path) = env::var_os(variable) else { return };
+    let Some(path) = env::var_os(variable) else {
+        return;
+    };
     // A single write to a file opened for appending: lines of parallel tests do not mix.
     let written = OpenOptions::new()
         .create(true)
@@ -17,6 +19,9 @@ pub(crate) fn append(variable: &str, line: &str) {
         .open(&path)
         .and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
     if let Err(error) = written {
-        panic!("cannot append to {}: {error}; {variable} must name a writable file", path.display());
+        panic!(
+            "cannot append to {}: {error}; {variable} must name a writable file",
+            path.display()
+        );
     }
 }

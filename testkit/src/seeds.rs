@@ -20,7 +20,8 @@ const SEED: &str = "STEERSMAN_SEED";
 const FAILURES: &str = "STEERSMAN_SOAK_FAILURES";
 
 /// First line of a file of seeds.
-const HEADER: &str = "# Seeds that failed in `cargo xtask soak`. The gate runs them before its fixed seeds.\n";
+const HEADER: &str =
+    "# Seeds that failed in `cargo xtask soak`. The gate runs them before its fixed seeds.\n";
 
 /// Iterator over the seeds of a random test. Run one round of the test for each.
 ///
@@ -33,7 +34,7 @@ const HEADER: &str = "# Seeds that failed in `cargo xtask soak`. The gate runs t
 /// A round fails if the loop ends before it takes the next seed: by a panic, an error that is returned
 /// or a future that is dropped. Then the command that repeats the round is printed. A soak also
 /// appends the seed to the test's regression file, `regressions/<target>/<path of the test>.txt` in
-/// the package, which is to be committed with the fix.
+/// the package, to commit with the fix.
 ///
 /// A seed determines what the test does. It does not determine how threads interleave, nor random
 /// choices of the code under test: a failure that depends on these may need several rounds.
@@ -72,15 +73,32 @@ impl Seeds {
     /// # Panics
     /// If the regression file of the test has an invalid line, or a variable is not a number.
     pub fn new(test: Test, count: u64) -> Self {
-        let mode = mode(number(SEED), soak_time(), || kept(&test.regressions()).into_iter().chain(1..=count).collect());
-        Self { test, mode, running: None, rounds: 0, keeps: true }
+        let mode = mode(number(SEED), soak_time(), || {
+            kept(&test.regressions())
+                .into_iter()
+                .chain(1..=count)
+                .collect()
+        });
+        Self {
+            test,
+            mode,
+            running: None,
+            rounds: 0,
+            keeps: true,
+        }
     }
 
     /// Creates the seeds of a test whose failures proptest keeps, in the test's regression file.
     #[cfg(feature = "proptest")]
     pub(crate) fn kept_by_proptest(test: Test) -> Self {
         let mode = mode(number(SEED), soak_time(), || vec![1]);
-        Self { test, mode, running: None, rounds: 0, keeps: false }
+        Self {
+            test,
+            mode,
+            running: None,
+            rounds: 0,
+            keeps: false,
+        }
     }
 }
 
@@ -91,7 +109,11 @@ impl Iterator for Seeds {
         self.running = None;
         self.running = match &mut self.mode {
             Mode::Fixed(seeds) => seeds.next(),
-            Mode::Soak { seed, time, deadline } => {
+            Mode::Soak {
+                seed,
+                time,
+                deadline,
+            } => {
                 let is_first = deadline.is_none();
                 let deadline = *deadline.get_or_insert_with(|| Instant::now() + *time);
                 (is_first || Instant::now() < deadline).then(|| seed.unwrap_or_else(new_seed))
@@ -121,7 +143,10 @@ impl Drop for Seeds {
         if self.keeps
             && let Err(error) = keep(&self.test.regressions(), seed)
         {
-            eprintln!("cannot write {}: {error}; add the seed {seed} to it", file.display());
+            eprintln!(
+                "cannot write {}: {error}; add the seed {seed} to it",
+                file.display()
+            );
         } else {
             eprintln!("kept in {}, commit it with the fix", file.display());
         }
@@ -138,7 +163,11 @@ pub fn soak_time() -> Option<Duration> {
 
 fn mode(seed: Option<u64>, soak: Option<Duration>, gate: impl FnOnce() -> Vec<u64>) -> Mode {
     match (seed, soak) {
-        (seed, Some(time)) => Mode::Soak { seed, time, deadline: None },
+        (seed, Some(time)) => Mode::Soak {
+            seed,
+            time,
+            deadline: None,
+        },
         (Some(seed), None) => Mode::Fixed(vec![seed].into_iter()),
         (None, None) => Mode::Fixed(gate().into_iter()),
     }
@@ -146,7 +175,11 @@ fn mode(seed: Option<u64>, soak: Option<Duration>, gate: impl FnOnce() -> Vec<u6
 
 fn number(variable: &str) -> Option<u64> {
     let value = env::var(variable).ok()?;
-    Some(value.parse().unwrap_or_else(|_| panic!("cannot read {variable}: `{value}` is not a whole number")))
+    Some(
+        value
+            .parse()
+            .unwrap_or_else(|_| panic!("cannot read {variable}: `{value}` is not a whole number")),
+    )
 }
 
 /// Reads the seeds in a regression file. A missing file has none.
@@ -156,9 +189,16 @@ fn kept(file: &Path) -> Vec<u64> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
         Err(error) => panic!("cannot read {}: {error}", file.display()),
     };
-    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    let lines = text
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or_default().trim());
     let seeds = lines.filter(|line| !line.is_empty());
-    seeds.map(|seed| seed.parse().unwrap_or_else(|_| panic!("invalid seed `{seed}` in {}", file.display()))).collect()
+    seeds
+        .map(|seed| {
+            seed.parse()
+                .unwrap_or_else(|_| panic!("invalid seed `{seed}` in {}", file.display()))
+        })
+        .collect()
 }
 
 fn keep(file: &Path, seed: u64) -> io::Result<()> {
@@ -166,7 +206,10 @@ fn keep(file: &Path, seed: u64) -> io::Result<()> {
         fs::create_dir_all(directory)?;
     }
     let header = if file.exists() { "" } else { HEADER };
-    let mut file = fs::OpenOptions::new().create(true).append(true).open(file)?;
+    let mut file = fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(file)?;
     file.write_all(format!("{header}{seed}\n").as_bytes())
 }
 

@@ -30,7 +30,10 @@ const RECORD: &str = "STEERSMAN_SKIPPED_TESTS";
 /// # Panics
 /// With the environment variable `CI=true`: a skipped test is a failed test there.
 pub fn skip(reason: &str, detail: impl fmt::Display) {
-    assert!(!on_ci(), "cannot skip a test with CI=true: {reason}: {detail}");
+    assert!(
+        !on_ci(),
+        "cannot skip a test with CI=true: {reason}: {detail}"
+    );
     // libtest captures `eprintln!`, but not this.
     let _ = writeln!(io::stderr(), "test skipped: {reason}: {detail}");
     record::append(RECORD, &line(reason));
@@ -42,7 +45,11 @@ pub fn skip(reason: &str, detail: impl fmt::Display) {
 fn line(reason: &str) -> String {
     let binary = env::current_exe().unwrap_or_default();
     let thread = thread::current();
-    format!("{reason}\t{}\t{}", binary.display(), thread.name().unwrap_or_default())
+    format!(
+        "{reason}\t{}\t{}",
+        binary.display(),
+        thread.name().unwrap_or_default()
+    )
 }
 
 fn on_ci() -> bool {

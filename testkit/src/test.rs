@@ -45,8 +45,14 @@ impl Test {
         let (target, name) = path.split_once("::").unwrap_or(("", path));
         // Cargo sets the variable to the clone that runs, and a shared target directory may hold
         // the build of another clone.
-        let directory = env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| directory.into(), PathBuf::from);
-        Self { package, directory, target: target.into(), name: name.into() }
+        let directory =
+            env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| directory.into(), PathBuf::from);
+        Self {
+            package,
+            directory,
+            target: target.into(),
+            name: name.into(),
+        }
     }
 
     /// Returns the path of the file with the kept regressions of this test.
@@ -59,13 +65,24 @@ impl Test {
     /// Returns the path of the regression file within the package.
     pub(crate) fn shown_regressions(&self) -> PathBuf {
         let path = self.regressions();
-        path.strip_prefix(&self.directory).map(Path::to_path_buf).unwrap_or(path)
+        path.strip_prefix(&self.directory)
+            .map(Path::to_path_buf)
+            .unwrap_or(path)
     }
 
     /// Returns the command that runs this test with `seed` alone.
     pub(crate) fn command(&self, seed: u64) -> String {
-        let Self { package, target, name, .. } = self;
-        let target = if *target == package.replace('-', "_") { "--lib".into() } else { format!("--test {target}") };
+        let Self {
+            package,
+            target,
+            name,
+            ..
+        } = self;
+        let target = if *target == package.replace('-', "_") {
+            "--lib".into()
+        } else {
+            format!("--test {target}")
+        };
         format!("STEERSMAN_SEED={seed} cargo test -p {package} {target} -- --exact {name}")
     }
 }

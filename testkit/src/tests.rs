@@ -45,16 +45,28 @@ mod property {
 fn helper(name: &str, directory: &Path, variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", "--ignored", "--nocapture", name]);
-    for variable in ["CI", "STEERSMAN_SKIPPED_TESTS", "STEERSMAN_SOAK", "STEERSMAN_SEED", "STEERSMAN_SOAK_FAILURES"] {
+    for variable in [
+        "CI",
+        "STEERSMAN_SKIPPED_TESTS",
+        "STEERSMAN_SOAK",
+        "STEERSMAN_SEED",
+        "STEERSMAN_SOAK_FAILURES",
+    ] {
         command.env_remove(variable);
     }
-    command.env("CARGO_MANIFEST_DIR", directory).envs(variables.iter().copied()).output().unwrap()
+    command
+        .env("CARGO_MANIFEST_DIR", directory)
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap()
 }
 
 /// Returns the values that a helper printed after `name=`.
 fn printed(output: &Output, name: &str) -> Vec<u64> {
     let text = String::from_utf8_lossy(&output.stdout);
-    let values = text.lines().filter_map(|line| line.rsplit_once(name)?.1.strip_prefix('='));
+    let values = text
+        .lines()
+        .filter_map(|line| line.rsplit_once(name)?.1.strip_prefix('='));
     values.map(|value| value.parse().unwrap()).collect()
 }
 
@@ -67,7 +79,10 @@ fn a_skipped_test_passes_and_is_recorded_with_its_reason() {
     assert!(output.status.success());
     let lines = fs::read_to_string(&record).unwrap();
     let lines: Vec<&str> = lines.lines().collect();
-    assert!(lines[0].starts_with("no helper\t") && lines[0].ends_with("\ttests::helper_skips"), "{lines:?}");
+    assert!(
+        lines[0].starts_with("no helper\t") && lines[0].ends_with("\ttests::helper_skips"),
+        "{lines:?}"
+    );
     assert_eq!(lines[0], lines[1], "one test is one record");
 }
 
@@ -77,27 +92,44 @@ fn a_skipped_test_fails_on_ci() {
     let output = helper("tests::helper_skips", directory.path(), &[("CI", "true")]);
     assert!(!output.status.success());
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains("cannot skip a test with CI=true: no helper: install one"), "{text}");
+    assert!(
+        text.contains("cannot skip a test with CI=true: no helper: install one"),
+        "{text}"
+    );
 }
 
 #[test]
 fn the_gate_runs_kept_seeds_and_then_the_same_seeds_in_every_run() {
     let directory = tempfile::tempdir().unwrap();
-    let seeds = |variables: &[_]| printed(&helper("tests::helper_takes_seeds", directory.path(), variables), "seed");
+    let seeds = |variables: &[_]| {
+        printed(
+            &helper("tests::helper_takes_seeds", directory.path(), variables),
+            "seed",
+        )
+    };
     assert_eq!(seeds(&[]), [1, 2, 3]);
-    let file = directory.path().join("regressions/steersman_testkit/tests/helper_takes_seeds.txt");
+    let file = directory
+        .path()
+        .join("regressions/steersman_testkit/tests/helper_takes_seeds.txt");
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(file, "# kept\n7 # lost a wake-up\n\n8\n").unwrap();
     assert_eq!(seeds(&[]), [7, 8, 1, 2, 3]);
     assert_eq!(seeds(&[("STEERSMAN_SEED", "9")]), [9]);
-    assert_eq!(seeds(&[("STEERSMAN_SEED", "9"), ("STEERSMAN_SOAK", "0")]), [9]);
+    assert_eq!(
+        seeds(&[("STEERSMAN_SEED", "9"), ("STEERSMAN_SOAK", "0")]),
+        [9]
+    );
 }
 
 #[test]
 fn a_seed_that_fails_in_a_soak_is_kept_and_reported_with_its_command() {
     let directory = tempfile::tempdir().unwrap();
     let failures = directory.path().join("failures");
-    let variables = [("STEERSMAN_SOAK", "60"), ("STEERSMAN_SOAK_FAILURES", failures.to_str().unwrap()), (FAILS, "1")];
+    let variables = [
+        ("STEERSMAN_SOAK", "60"),
+        ("STEERSMAN_SOAK_FAILURES", failures.to_str().unwrap()),
+        (FAILS, "1"),
+    ];
     let output = helper("tests::helper_takes_seeds", directory.path(), &variables);
     assert!(!output.status.success());
     let seeds = printed(&output, "seed");
@@ -107,7 +139,10 @@ fn a_seed_that_fails_in_a_soak_is_kept_and_reported_with_its_command() {
         "STEERSMAN_SEED={} cargo test -p steersman-testkit --lib -- --exact tests::helper_takes_seeds",
         seeds[1]
     );
-    assert_eq!(fs::read_to_string(failures).unwrap(), format!("{command}\n"));
+    assert_eq!(
+        fs::read_to_string(failures).unwrap(),
+        format!("{command}\n")
+    );
     assert!(String::from_utf8_lossy(&output.stderr).contains(&command));
     let gate = helper("tests::helper_takes_seeds", directory.path(), &[]);
     assert_eq!(printed(&gate, "seed"), [seeds[1], 1, 2, 3]);
@@ -116,10 +151,17 @@ fn a_seed_that_fails_in_a_soak_is_kept_and_reported_with_its_command() {
 #[test]
 fn a_failure_of_the_gate_keeps_no_seed() {
     let directory = tempfile::tempdir().unwrap();
-    let output = helper("tests::helper_takes_seeds", directory.path(), &[(FAILS, "1")]);
+    let output = helper(
+        "tests::helper_takes_seeds",
+        directory.path(),
+        &[(FAILS, "1")],
+    );
     assert!(!output.status.success());
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains("seed 2 failed, reproduce with: STEERSMAN_SEED=2 cargo test"), "{text}");
+    assert!(
+        text.contains("seed 2 failed, reproduce with: STEERSMAN_SEED=2 cargo test"),
+        "{text}"
+    );
     assert!(!directory.path().join("regressions").exists());
 }
 
@@ -127,7 +169,14 @@ fn a_failure_of_the_gate_keeps_no_seed() {
 fn a_property_has_the_same_cases_in_every_run_of_the_gate() {
     let directory = tempfile::tempdir().unwrap();
     let cases = |variables: &[_]| {
-        printed(&helper("tests::property::soak::helper_takes_numbers", directory.path(), variables), "number")
+        printed(
+            &helper(
+                "tests::property::soak::helper_takes_numbers",
+                directory.path(),
+                variables,
+            ),
+            "number",
+        )
     };
     let gate = cases(&[]);
     assert_eq!(gate.len(), 3);
@@ -141,12 +190,23 @@ fn a_property_that_fails_in_a_soak_is_kept_and_runs_first_in_the_gate() {
     let directory = tempfile::tempdir().unwrap();
     let name = "tests::property::soak::helper_takes_numbers";
     let failures = directory.path().join("failures");
-    let variables = [("STEERSMAN_SOAK", "60"), ("STEERSMAN_SOAK_FAILURES", failures.to_str().unwrap()), (FAILS, "1")];
+    let variables = [
+        ("STEERSMAN_SOAK", "60"),
+        ("STEERSMAN_SOAK_FAILURES", failures.to_str().unwrap()),
+        (FAILS, "1"),
+    ];
     let soak = helper(name, directory.path(), &variables);
     assert!(!soak.status.success());
-    let failed = printed(&soak, "number").into_iter().find(|number| *number >= 1000).unwrap();
+    let failed = printed(&soak, "number")
+        .into_iter()
+        .find(|number| *number >= 1000)
+        .unwrap();
     let gate = helper(name, directory.path(), &[]);
     assert!(gate.status.success());
     assert_eq!(printed(&gate, "number")[0], failed);
-    assert!(fs::read_to_string(failures).unwrap().ends_with(&format!("-- --exact {name}\n")));
+    assert!(
+        fs::read_to_string(failures)
+            .unwrap()
+            .ends_with(&format!("-- --exact {name}\n"))
+    );
 }

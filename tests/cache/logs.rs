@@ -1,6 +1,6 @@
-//! What is logged of an informer: what somebody should look at, and that once.
+//! Tests of the log lines of informers: one per problem.
 
-use super::support::{Running, make, until};
+use super::support::{Running, create_map, until};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Resource, api::ObjectMeta};
 use serde::{Deserialize, Serialize};
@@ -18,17 +18,17 @@ use steersman::{
 use steersman_apiserver::Fault;
 use tracing::subscriber::{DefaultGuard, set_default, set_global_default};
 
-/// A config map whose doors are red or green.
+/// Config map whose color is red or green.
 #[derive(Clone, Debug, Serialize, Deserialize, Resource)]
 #[resource(inherit = ConfigMap)]
 struct Painted {
     metadata: ObjectMeta,
-    data: BTreeMap<String, Colour>,
+    data: BTreeMap<String, Color>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Colour {
+enum Color {
     Red,
     Green,
 }
@@ -38,7 +38,7 @@ struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("nobody panics with it").extend(line);
+        self.0.lock().expect("not poisoned").extend(line);
         Ok(line.len())
     }
 
@@ -48,13 +48,14 @@ impl Write for Lines {
 }
 
 impl Lines {
-    /// What this thread logs while the guard lives.
+    /// Captures the log of this thread until the guard is dropped.
     fn here() -> (Self, DefaultGuard) {
-        // With one on every thread, what is logged first on another one is not taken for unwanted by all.
+        // Without a global subscriber, a callsite first used on another thread is cached as
+        // disabled.
         static EVERYWHERE: Once = Once::new();
         EVERYWHERE.call_once(|| {
-            let (deaf, _) = subscriber(Format::Human, "off", io::sink).expect("a filter");
-            set_global_default(deaf).expect("there is no other");
+            let (disabled, _) = subscriber(Format::Human, "off", io::sink).expect("a filter");
+            set_global_default(disabled).expect("there is no other");
         });
         let lines = Self::default();
         let (subscriber, _) = subscriber(Format::Json, "info", {
@@ -65,38 +66,60 @@ impl Lines {
         (lines, set_default(subscriber))
     }
 
-    /// Of the cache, since they were last taken.
+    /// Returns the cache's log lines since the last call.
     fn take(&self) -> Vec<Value> {
-        let text = std::mem::take(&mut *self.0.lock().expect("nobody panics with it"));
-        let lines = serde_json::Deserializer::from_slice(&text).into_iter().map(|line| line.expect("a line"));
+        let text = std::mem::take(&mut *self.0.lock().expect("not poisoned"));
+        let lines = serde_json::Deserializer::from_slice(&text)
+            .into_iter()
+            .map(|line| line.expect("a line"));
         lines
-            .filter(|line: &Value| line["target"].as_str().is_some_and(|it| it.starts_with("steersman::cache")))
+            .filter(|line: &Value| {
+                line["target"]
+                    .as_str()
+                    .is_some_and(|it| it.starts_with("steersman::cache"))
+            })
             .collect()
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn that_an_informer_is_degraded_is_logged_once_and_that_it_is_no_longer() {
+async fn an_informer_logs_once_when_it_degrades_and_once_when_it_recovers() {
     let (lines, _guard) = Lines::here();
     let server = Embedded::start().expect("it starts");
-    let refused = server.server().faults().add(Fault::on("* configmaps").status(403));
-    let cache = Cache::new(server.client().expect("a client"), CacheOptions::default()).expect("a ready client");
+    let refused = server
+        .server()
+        .faults()
+        .add(Fault::on("* configmaps").status(403));
+    let cache = Cache::new(server.client().expect("a client"), CacheOptions::default())
+        .expect("a ready client");
     let cache = Running::new(cache);
     let maps = cache.informer::<ConfigMap>().expect("it is new");
     until(|| refused.hits() > 3).await;
-    let [line] = &lines.take()[..] else { panic!("once") };
+    let [line] = &lines.take()[..] else {
+        panic!("once")
+    };
     assert_eq!(
         (&line["level"], &line["kind"], &line["api_version"]),
         (&"WARN".into(), &"ConfigMap".into(), &"v1".into())
     );
-    assert!(line["error"].as_str().is_some_and(|error| error.contains("forbidden")), "{line}");
+    assert!(
+        line["error"]
+            .as_str()
+            .is_some_and(|error| error.contains("forbidden")),
+        "{line}"
+    );
     refused.remove();
     maps.await_synced().await.expect("it syncs");
     until(|| maps.state() == InformerState::Synced).await;
-    let [line] = &lines.take()[..] else { panic!("once") };
-    assert_eq!((&line["level"], &line["kind"]), (&"INFO".into(), &"ConfigMap".into()));
+    let [line] = &lines.take()[..] else {
+        panic!("once")
+    };
+    assert_eq!(
+        (&line["level"], &line["kind"]),
+        (&"INFO".into(), &"ConfigMap".into())
+    );
     cache.stop().await;
-    assert!(lines.take().is_empty(), "its end is nothing to look at");
+    assert!(lines.take().is_empty(), "a stop is not logged");
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,17 +129,38 @@ async fn an_object_that_does_not_decode_is_logged_with_the_reason_and_without_it
     let client = server.client().expect("a client");
     let cache = Cache::new(client.clone(), CacheOptions::default()).expect("a ready client");
     let cache = Running::new(cache);
-    let maps = cache.informer_of(Select::<Painted>::new().labels("app")).expect("it is new");
+    let maps = cache
+        .informer_of(Select::<Painted>::new().labels("app"))
+        .expect("it is new");
     maps.await_synced().await.expect("it syncs");
-    make(&client, "default", "good", "red").await;
-    let bad = make(&client, "default", "bad", "blue").await;
+    create_map(&client, "default", "good", "red").await;
+    let bad = create_map(&client, "default", "bad", "blue").await;
     until(|| maps.stats().decode_errors > 0).await;
-    let [line] = &lines.take()[..] else { panic!("one of them") };
-    assert_eq!((&line["level"], &line["kind"]), (&"WARN".into(), &"ConfigMap".into()));
-    assert_eq!((&line["namespace"], &line["name"]), (&"default".into(), &"bad".into()));
-    assert!(line["error"].as_str().is_some_and(|error| error.contains("expected `red` or `green`")), "{line}");
-    assert_eq!(line["resource_version"].to_string(), bad.metadata.resource_version.expect("a version"));
-    let said = maps.stats().last_decode_error.expect("why");
-    assert!(said.contains("blue") && !line.to_string().contains("blue"), "{line}");
+    let [line] = &lines.take()[..] else {
+        panic!("one of them")
+    };
+    assert_eq!(
+        (&line["level"], &line["kind"]),
+        (&"WARN".into(), &"ConfigMap".into())
+    );
+    assert_eq!(
+        (&line["namespace"], &line["name"]),
+        (&"default".into(), &"bad".into())
+    );
+    assert!(
+        line["error"]
+            .as_str()
+            .is_some_and(|error| error.contains("expected `red` or `green`")),
+        "{line}"
+    );
+    assert_eq!(
+        line["resource_version"].to_string(),
+        bad.metadata.resource_version.expect("a version")
+    );
+    let message = maps.stats().last_decode_error.expect("why");
+    assert!(
+        message.contains("blue") && !line.to_string().contains("blue"),
+        "{line}"
+    );
     cache.stop().await;
 }

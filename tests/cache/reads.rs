@@ -1,6 +1,6 @@
-//! What is read, and that it follows the server.
+//! Tests of reads: they follow the state of the server.
 
-use super::support::{make, running, these, until};
+use super::support::{create_map, namespace_list, running, until};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_client::{
     Api,
@@ -9,38 +9,40 @@ use kube_client::{
 use serde_json::json;
 use std::sync::Arc;
 use steersman::{
-    cache::{CacheError, InformerReport, InformerState, Notice, Query, Select},
+    cache::{CacheError, InformerEvent, InformerReport, InformerState, Query, Select},
     event::Event,
     object::ObjectKey,
     testing::{Env, TestServer},
 };
 
 fn names(maps: &[Arc<ConfigMap>]) -> Vec<String> {
-    maps.iter().map(|map| map.metadata.name.clone().unwrap_or_default()).collect()
+    maps.iter()
+        .map(|map| map.metadata.name.clone().unwrap_or_default())
+        .collect()
 }
 
 steersman::env_test! {
-    async fn what_is_there_is_listed_and_what_happens_is_followed(env: Env) -> anyhow::Result<()> {
+    async fn an_informer_lists_existing_objects_and_follows_changes(env: Env) -> anyhow::Result<()> {
         let (client, namespace) = (env.client()?, env.namespace("follow").await?);
-        let made = make(&client, &namespace, "first", "blue").await;
+        let made = create_map(&client, &namespace, "first", "blue").await;
         let cache = running(client.clone(), &[&namespace]);
         let maps = cache.informer::<ConfigMap>()?;
         maps.await_synced().await?;
         let key = |name: &str| ObjectKey::new(&namespace, name);
         let read = maps.get(&key("first"))?.expect("it was there before");
         assert_eq!((&read.data, &read.metadata.uid), (&made.data, &made.metadata.uid));
-        assert!(read.metadata.managed_fields.is_none(), "left out unless asked for");
+        assert!(read.metadata.managed_fields.is_none(), "managed fields are opt-in");
         assert!(Arc::ptr_eq(&read, &maps.get(&key("first"))?.expect("still there")), "shared");
         assert_eq!(maps.get(&key("second"))?, None);
 
-        let second = make(&client, &namespace, "second", "red").await;
+        let second = create_map(&client, &namespace, "second", "red").await;
         until(|| maps.get(&key("second")).unwrap().is_some()).await;
         let written: u64 = second.metadata.resource_version.expect("a version").parse()?;
         assert!(maps.resource_version() >= Some(written));
         let api = Api::<ConfigMap>::namespaced(client, &namespace);
-        api.patch("first", &PatchParams::default(), &Patch::Merge(json!({"data": {"door": "green"}}))).await?;
-        until(|| maps.get(&key("first")).unwrap().unwrap().data.as_ref().unwrap()["door"] == "green").await;
-        assert_eq!(read.data.as_ref().expect("data")["door"], "blue", "what was read stays as it was");
+        api.patch("first", &PatchParams::default(), &Patch::Merge(json!({"data": {"color": "green"}}))).await?;
+        until(|| maps.get(&key("first")).unwrap().unwrap().data.as_ref().unwrap()["color"] == "green").await;
+        assert_eq!(read.data.as_ref().expect("data")["color"], "blue", "an object that was read does not change");
         api.delete("second", &DeleteParams::default()).await?;
         until(|| maps.get(&key("second")).unwrap().is_none()).await;
 
@@ -54,48 +56,48 @@ steersman::env_test! {
         Ok(())
     }
 
-    async fn a_query_narrows_by_namespace_labels_and_index(env: Env) -> anyhow::Result<()> {
+    async fn a_query_filters_by_namespace_labels_and_index(env: Env) -> anyhow::Result<()> {
         let (client, one, two) = (env.client()?, env.namespace("one").await?, env.namespace("two").await?);
         let cache = running(client.clone(), &[&one, &two]);
         let maps = cache.informer_of(Select::<ConfigMap>::new().labels("app"))?;
         for (namespace, name, app) in [(&one, "a", "blue"), (&one, "b", "red"), (&two, "c", "blue"), (&two, "d", "red")] {
-            make(&client, namespace, name, app).await;
+            create_map(&client, namespace, name, app).await;
         }
         maps.await_synced().await?;
-        let by_door = maps.index(|map: &ConfigMap| map.data.iter().filter_map(|data| data.get("door").cloned()).collect());
+        let by_color = maps.index(|map: &ConfigMap| map.data.iter().filter_map(|data| data.get("color").cloned()).collect());
         until(|| maps.list(&Query::default()).unwrap().len() == 4).await;
 
         let sorted = || Query::default().sorted();
         let list = |query: Query<ConfigMap>| names(&maps.list(&query).expect("a list"));
         assert_eq!(list(sorted().namespace(Some(&one))), ["a", "b"]);
         assert_eq!(list(sorted().labels("app in (blue)")?), ["a", "c"]);
-        assert_eq!(list(sorted().index(&by_door, "red".to_owned())), ["b", "d"]);
-        let all_three = sorted().namespace(Some(&two)).labels("app!=blue")?.index(&by_door, "red".to_owned());
+        assert_eq!(list(sorted().index(&by_color, "red".to_owned())), ["b", "d"]);
+        let all_three = sorted().namespace(Some(&two)).labels("app!=blue")?.index(&by_color, "red".to_owned());
         assert_eq!(list(all_three), ["d"]);
         let nowhere = maps.list(&sorted().namespace(Some("nowhere")));
-        assert!(matches!(nowhere, Err(CacheError::NotKept { .. })), "{nowhere:?}");
+        assert!(matches!(nowhere, Err(CacheError::NamespaceNotCached { .. })), "{nowhere:?}");
         let first = maps.list(&sorted().limit(1))?;
         let least = if one < two { "a" } else { "c" };
-        assert_eq!(names(&first), [least], "the first of all, not any one");
+        assert_eq!(names(&first), [least], "the first in sorted order");
         assert_eq!(list(Query::default().limit(3)).len(), 3);
-        assert_eq!(by_door.keys(&"blue".to_owned()).len(), 2);
-        let mut found = by_door.get(&"blue".to_owned())?;
+        assert_eq!(by_color.keys(&"blue".to_owned()).len(), 2);
+        let mut found = by_color.get(&"blue".to_owned())?;
         found.sort_by_key(|map| ObjectKey::of(&**map));
         assert_eq!(names(&found).len(), 2);
 
-        let elsewhere = cache.informer_of(Select::<ConfigMap>::new().namespaces(these(&[&one])))?;
+        let elsewhere = cache.informer_of(Select::<ConfigMap>::new().namespaces(namespace_list(&[&one])))?;
         elsewhere.await_synced().await?;
-        let other = elsewhere.list(&Query::default().index(&by_door, "red".to_owned()));
-        assert!(matches!(other, Err(CacheError::OtherIndex { .. })), "{other:?}");
+        let other = elsewhere.list(&Query::default().index(&by_color, "red".to_owned()));
+        assert!(matches!(other, Err(CacheError::IndexMismatch { .. })), "{other:?}");
         cache.stop().await;
         Ok(())
     }
 
-    /// The server selects, so that what is not selected is not even sent.
-    async fn only_what_is_selected_is_kept(env: Env) -> anyhow::Result<()> {
+    /// The server applies the selectors, so other objects are not even sent.
+    async fn an_object_that_leaves_the_selector_is_removed(env: Env) -> anyhow::Result<()> {
         let (client, ours, theirs) = (env.client()?, env.namespace("ours").await?, env.namespace("theirs").await?);
         for (namespace, name, app) in [(&ours, "a", "blue"), (&ours, "b", "red"), (&theirs, "a", "blue")] {
-            make(&client, namespace, name, app).await;
+            create_map(&client, namespace, name, app).await;
         }
         let cache = running(client.clone(), &[&ours]);
         let select = || Select::<ConfigMap>::new();
@@ -104,7 +106,7 @@ steersman::env_test! {
         cache.await_synced().await?;
         assert_eq!(names(&blue.list(&Query::default())?), ["a"]);
         assert_eq!(names(&named.list(&Query::default())?), ["b"]);
-        // An object that is selected no longer is gone.
+        // An object that no longer matches is removed.
         let api = Api::<ConfigMap>::namespaced(client, &ours);
         api.patch("a", &PatchParams::default(), &Patch::Merge(json!({"metadata": {"labels": {"app": "red"}}}))).await?;
         until(|| blue.list(&Query::default()).unwrap().is_empty()).await;
@@ -112,15 +114,15 @@ steersman::env_test! {
         Ok(())
     }
 
-    /// controller-runtime: a read outside of the cache's namespaces is an error, and not that there is nothing.
-    async fn a_namespace_that_is_not_kept_is_an_error_and_not_an_empty_one(env: Env) -> anyhow::Result<()> {
-        let (client, kept, other) = (env.client()?, env.namespace("kept").await?, env.namespace("other").await?);
-        make(&client, &other, "a", "blue").await;
-        let cache = running(client, &[&kept]);
+    /// controller-runtime, too, returns an error and not an empty result.
+    async fn a_read_of_a_namespace_outside_the_scope_is_an_error(env: Env) -> anyhow::Result<()> {
+        let (client, stored_objects, other) = (env.client()?, env.namespace("kept").await?, env.namespace("other").await?);
+        create_map(&client, &other, "a", "blue").await;
+        let cache = running(client, &[&stored_objects]);
         for select in [Select::<ConfigMap>::new().labels("app"), Select::new().labels("app").compact().fields("metadata.name=a")] {
             let maps = cache.informer_of(select)?;
             let not_kept = |read: Result<usize, CacheError>| {
-                assert!(matches!(&read, Err(CacheError::NotKept { namespace, .. }) if *namespace == other), "{read:?}");
+                assert!(matches!(&read, Err(CacheError::NamespaceNotCached { namespace, .. }) if *namespace == other), "{read:?}");
             };
             let of = |namespace: &str| Query::default().namespace(Some(namespace));
             not_kept(maps.get(&ObjectKey::new(&other, "a")).map(|_| 0));
@@ -128,17 +130,17 @@ steersman::env_test! {
             not_kept(maps.get(&ObjectKey::new(&other, "a")).map(|_| 0));
             not_kept(maps.list(&of(&other)).map(|all| all.len()));
             not_kept(maps.view(&of(&other)).map(|all| all.len()));
-            assert!(maps.get(&ObjectKey::new(&kept, "a"))?.is_none() && maps.list(&of(&kept))?.is_empty());
+            assert!(maps.get(&ObjectKey::new(&stored_objects, "a"))?.is_none() && maps.list(&of(&stored_objects))?.is_empty());
             assert!(maps.list(&Query::default())?.is_empty());
         }
         cache.stop().await;
         Ok(())
     }
 
-    async fn a_read_before_the_first_sync_fails_in_the_servers_words(env: Env) -> anyhow::Result<()> {
+    async fn a_read_before_the_first_sync_returns_the_error_of_the_server(env: Env) -> anyhow::Result<()> {
         let namespace = env.namespace("forbidden").await?;
         let rule = match &env {
-            // The embedded server lets everybody do everything.
+            // The embedded server has no authorization.
             Env::Embedded(embedded) => {
                 let fault = "watch configmaps -> 403".parse().expect("a rule");
                 Some(embedded.server().faults().add(fault))
@@ -149,7 +151,7 @@ steersman::env_test! {
         let maps = cache.informer::<ConfigMap>()?;
         until(|| matches!(maps.state(), InformerState::Degraded { .. })).await;
         let error = maps.get(&ObjectKey::new(&namespace, "a")).expect_err("nothing is known").to_string();
-        assert!(error.starts_with("ConfigMap is not synced: ") && error.to_lowercase().contains("forbidden"), "{error}");
+        assert!(error.starts_with("cannot read ConfigMap while its informer is not synced: ") && error.to_lowercase().contains("forbidden"), "{error}");
         assert!(maps.list(&Query::default()).is_err() && maps.resource_version().is_none());
         if let Some(rule) = rule {
             rule.remove();
@@ -160,9 +162,9 @@ steersman::env_test! {
         Ok(())
     }
 
-    async fn events_begin_with_what_is_there_and_say_when_that_is_told(env: Env) -> anyhow::Result<()> {
+    async fn events_start_with_existing_objects_followed_by_synced(env: Env) -> anyhow::Result<()> {
         let (client, namespace) = (env.client()?, env.namespace("events").await?);
-        make(&client, &namespace, "before", "blue").await;
+        create_map(&client, &namespace, "before", "blue").await;
         let cache = running(client.clone(), &[&namespace]);
         let maps = cache.informer_of(Select::<ConfigMap>::new().labels("app"))?;
         let mut early = maps.events();
@@ -171,22 +173,22 @@ steersman::env_test! {
         for events in [&mut early, &mut late] {
             let first = events.next().await;
             assert!(
-                matches!(&first, Some(Notice::Event(Event::Create { object, initial: true })) if object.name() == "before"),
+                matches!(&first, Some(InformerEvent::Event(Event::Create { object, initial: true })) if object.name() == "before"),
                 "{first:?}"
             );
-            assert!(matches!(events.next().await, Some(Notice::InitialDone)));
+            assert!(matches!(events.next().await, Some(InformerEvent::Synced)));
         }
-        make(&client, &namespace, "after", "red").await;
+        create_map(&client, &namespace, "after", "red").await;
         Api::<ConfigMap>::namespaced(client, &namespace).delete("before", &DeleteParams::default()).await?;
         for events in [&mut early, &mut late] {
-            let Some(Notice::Event(created)) = events.next().await else { panic!("an event") };
+            let Some(InformerEvent::Event(created)) = events.next().await else { panic!("an event") };
             assert!(matches!(created, Event::Create { initial: false, .. }), "{created:?}");
-            assert_eq!(created.object().decode()?.data.as_ref().expect("data")["door"], "red");
+            assert_eq!(created.object().decode()?.data.as_ref().expect("data")["color"], "red");
             let deleted = events.next().await;
-            assert!(matches!(deleted, Some(Notice::Event(Event::Delete { state_unknown: false, .. }))), "{deleted:?}");
+            assert!(matches!(deleted, Some(InformerEvent::Event(Event::Delete { state_unknown: false, .. }))), "{deleted:?}");
         }
         cache.stop().await;
-        assert!(early.next().await.is_none(), "they end with the cache");
+        assert!(early.next().await.is_none(), "events end with the cache");
         Ok(())
     }
 }

@@ -1,8 +1,8 @@
-//! Kinds named at run time, of which only the server knows whether they have namespaces.
+//! Tests of dynamic kinds, whose scope is known only from discovery.
 
 use super::{
-    absent::{definition, is_absent, kind, make_later, objects, uninstall},
-    support::{cache, running, these, until},
+    missing_kinds::{create_gizmo, definition, is_missing, kind, objects, uninstall},
+    support::{cache, namespace_list, running, until},
 };
 use kube_client::{api::DynamicObject, core::GroupVersionKind};
 use steersman::{
@@ -11,85 +11,97 @@ use steersman::{
     testing::{Embedded, Env, TestServer},
 };
 
-/// Whether it is degraded because the kind has no namespaces.
-fn is_told(all: &Informer<DynamicObject>) -> bool {
-    let words = format!("{} has no namespaces: leave `.namespaces(…)` out of its selection", all.gvk().kind);
+/// Returns whether the informer is degraded because the kind is cluster-scoped.
+fn rejects_namespaces(all: &Informer<DynamicObject>) -> bool {
+    let words = format!(
+        "cannot select namespaces of {}: it is cluster-scoped; remove `.namespaces(…)`",
+        all.gvk().kind
+    );
     matches!(all.state(), InformerState::Degraded { error, .. } if error == words)
 }
 
 steersman::env_test! {
-    async fn namespaces_of_a_kind_that_turns_out_to_have_none_are_told_and_nothing_is_kept(env: Env) -> anyhow::Result<()> {
+    async fn namespaces_of_a_dynamic_kind_are_rejected_if_discovery_finds_it_cluster_scoped(env: Env) -> anyhow::Result<()> {
         let (client, namespace) = (env.client()?, env.namespace("scopes").await?);
         let all = || Select::dynamic(GroupVersionKind::gvk("", "v1", "Namespace"));
-        for wrong in [these(&[&namespace]), Namespaces::Labelled("tenant".into())] {
+        for wrong in [namespace_list(&[&namespace]), Namespaces::Labelled("tenant".into())] {
             let cache = running(client.clone(), &[&namespace]);
             let some = cache.informer_of(all().namespaces(wrong.clone()))?;
-            until(|| is_told(&some)).await;
-            let read = some.list(&Query::default()).expect_err("nothing is kept");
+            until(|| rejects_namespaces(&some)).await;
+            let read = some.list(&Query::default()).expect_err("no objects are stored");
             assert!(
-                matches!(&read, CacheError::NotSynced { .. }) && read.to_string().contains("has no namespaces"), "{read}"
+                matches!(&read, CacheError::NotSynced { .. }) && read.to_string().contains("it is cluster-scoped"), "{read}"
             );
-            let again = cache.informer_of(all().namespaces(wrong)).expect_err("it is known by now");
+            let again = cache.informer_of(all().namespaces(wrong)).expect_err("discovery knows the scope");
             assert!(matches!(again, CacheError::NotNamespaced { .. }), "{again}");
-            // What the cache says of all kinds is not meant for this one; nor does it share with who is wrong.
+            // The cache's default namespaces do not apply to this kind, and the invalid declaration
+            // has another informer.
             let right = cache.informer_of(all())?;
             right.await_synced().await?;
             assert!(right.get(&ObjectKey::cluster_scoped("default"))?.is_some());
-            assert!(is_told(&some) && right.state() == InformerState::Synced);
+            assert!(rejects_namespaces(&some) && right.state() == InformerState::Synced);
             cache.stop().await;
         }
         Ok(())
     }
 
-    async fn namespaces_that_the_options_say_for_a_kind_that_has_none_are_told_as_well(env: Env) -> anyhow::Result<()> {
+    async fn namespaces_from_the_options_are_rejected_for_a_cluster_scoped_kind(env: Env) -> anyhow::Result<()> {
         let all = || Select::dynamic(GroupVersionKind::gvk("", "v1", "Namespace"));
-        let kinds = vec![all().namespaces(these(&["default"])).into()];
+        let kinds = vec![all().namespaces(namespace_list(&["default"])).into()];
         let cache = cache(&env.client()?, CacheOptions { kinds, ..CacheOptions::default() });
         let some = cache.informer_of(all())?;
-        until(|| is_told(&some)).await;
+        until(|| rejects_namespaces(&some)).await;
         cache.stop().await;
         Ok(())
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_names_namespaces_before_anybody_knows_does_not_share_with_who_names_none() {
+async fn declarations_with_and_without_namespaces_are_not_shared_before_discovery() {
     let server = Embedded::start().expect("it starts");
     let client = server.client().expect("a client");
     let all = || Select::dynamic(GroupVersionKind::gvk("", "v1", "Namespace"));
     let cache = running(client, &["default"]);
-    let some = cache.informer_of(all().namespaces(these(&["default"]))).expect("nobody knows");
-    let right = cache.informer_of(all()).expect("nobody knows");
+    let some = cache
+        .informer_of(all().namespaces(namespace_list(&["default"])))
+        .expect("a new informer");
+    let right = cache.informer_of(all()).expect("a new informer");
     right.await_synced().await.expect("it syncs");
-    until(|| is_told(&some)).await;
+    until(|| rejects_namespaces(&some)).await;
     assert_eq!(right.state(), InformerState::Synced);
     cache.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_comes_back_with_namespaces_is_kept_in_those_that_were_named() {
+async fn a_kind_reinstalled_as_namespaced_uses_the_declared_namespaces() {
     const GROUP: &str = "scopes.example.com";
     let server = Embedded::start().expect("it starts");
     let client = server.client().expect("a client");
     let cache = cache(&client, CacheOptions::default());
-    let later = Select::dynamic(kind(GROUP)).namespaces(these(&["default"]));
-    let later = cache.informer_of(later).expect("nobody knows");
+    let gizmos = Select::dynamic(kind(GROUP)).namespaces(namespace_list(&["default"]));
+    let gizmos = cache.informer_of(gizmos).expect("a new informer");
     for _ in 0..2 {
-        server.install([definition(GROUP, "latecomers", "Cluster")]).await.expect("it is installed");
-        make_later(&client, GROUP, "latecomers", None).await;
-        until(|| is_told(&later)).await;
-        assert_eq!(later.stats().objects, 0, "nothing is kept");
-        uninstall(&client, GROUP, "latecomers").await;
-        until(|| is_absent(&later)).await;
+        server
+            .install([definition(GROUP, "widgets", "Cluster")])
+            .await
+            .expect("it is installed");
+        create_gizmo(&client, GROUP, "widgets", None).await;
+        until(|| rejects_namespaces(&gizmos)).await;
+        assert_eq!(gizmos.stats().objects, 0, "no objects are stored");
+        uninstall(&client, GROUP, "widgets").await;
+        until(|| is_missing(&gizmos)).await;
 
-        server.install([definition(GROUP, "laters", "Namespaced")]).await.expect("it is installed");
+        server
+            .install([definition(GROUP, "gizmos", "Namespaced")])
+            .await
+            .expect("it is installed");
         for namespace in ["default", "kube-public"] {
-            make_later(&client, GROUP, "laters", Some(namespace)).await;
+            create_gizmo(&client, GROUP, "gizmos", Some(namespace)).await;
         }
-        later.await_synced().await.expect("it syncs");
-        until(|| later.state() == InformerState::Synced && objects(&later) == 1).await;
-        uninstall(&client, GROUP, "laters").await;
-        until(|| is_absent(&later)).await;
+        gizmos.await_synced().await.expect("it syncs");
+        until(|| gizmos.state() == InformerState::Synced && objects(&gizmos) == 1).await;
+        uninstall(&client, GROUP, "gizmos").await;
+        until(|| is_missing(&gizmos)).await;
     }
     cache.stop().await;
 }

@@ -1,9 +1,13 @@
-//! The [`Door`] with an address, for a cache that is made from a configuration: its watches drive connections of their own, and break with them.
+//! A [`FaultyNetwork`] with a TCP address.
 //!
-//! What holds: a restart closes every connection, and for some time every new one. Time may be paused: who asks and who answers are one thread, and the system passes on
-//! what one has sent before the clock moves. Were it late once, that would be one more failure of the network.
+//! It serves caches that are created from a configuration. Their watches drive their own
+//! connections, and fail with them.
+//!
+//! Invariant: a restart closes every connection, and for some time every new one. Time may be
+//! paused: client and server share a thread, and the kernel delivers data before the clock
+//! advances. A late delivery would only be one more network fault.
 
-use super::chaos::Door;
+use super::faulty_network::FaultyNetwork;
 use futures::{FutureExt, future::BoxFuture};
 use http::Request;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
@@ -17,10 +21,10 @@ use tokio::{
 };
 use tower_service::Service;
 
-/// How long nobody answers after a restart.
+/// Downtime after a restart.
 const DOWN: Duration = Duration::from_secs(3);
 
-/// Dropped, it closes.
+/// Listening socket. Dropping it closes it.
 pub(crate) struct Socket {
     pub(crate) config: Config,
     task: JoinHandle<()>,
@@ -33,16 +37,19 @@ impl Drop for Socket {
 }
 
 impl Socket {
-    pub(crate) async fn open(door: Door) -> anyhow::Result<Self> {
+    pub(crate) async fn open(network: FaultyNetwork) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let config = Config::new(format!("http://{}", listener.local_addr()?).parse()?);
-        Ok(Self { config, task: tokio::spawn(listen(listener, door)) })
+        Ok(Self {
+            config,
+            task: tokio::spawn(listen(listener, network)),
+        })
     }
 }
 
-async fn listen(listener: TcpListener, door: Door) {
+async fn listen(listener: TcpListener, network: FaultyNetwork) {
     let (mut connections, mut up) = (JoinSet::new(), Instant::now());
-    let mut restarts = door.restarts();
+    let mut restarts = network.restarts();
     loop {
         tokio::select! {
             biased;
@@ -54,15 +61,23 @@ async fn listen(listener: TcpListener, door: Door) {
             accepted = listener.accept() => {
                 let (stream, _) = accepted.expect("a socket of this process");
                 if Instant::now() >= up {
-                    connections.spawn(answer(stream, door.clone()));
+                    connections.spawn(answer(stream, network.clone()));
                 }
             }
         }
     }
 }
 
-/// What the door cuts, or gives no answer to, is closed. Nobody writes through a socket, so that requests have no bodies.
-fn answer(stream: TcpStream, door: Door) -> BoxFuture<'static, ()> {
-    let service = service_fn(move |request: Request<Incoming>| door.clone().call(request.map(|_| Body::empty())));
-    Box::pin(http1::Builder::new().serve_connection(TokioIo::new(stream), service).map(drop))
+/// Serves a connection, and closes it if the network cuts a response or returns none.
+///
+/// Clients do not write through the socket, so requests have no bodies.
+fn answer(stream: TcpStream, network: FaultyNetwork) -> BoxFuture<'static, ()> {
+    let service = service_fn(move |request: Request<Incoming>| {
+        network.clone().call(request.map(|_| Body::empty()))
+    });
+    Box::pin(
+        http1::Builder::new()
+            .serve_connection(TokioIo::new(stream), service)
+            .map(drop),
+    )
 }

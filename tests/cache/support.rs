@@ -1,4 +1,4 @@
-//! What the tests share: a cache that runs, and objects.
+//! Helpers of the cache tests: a running cache, and objects.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_client::{Api, Client, api::PostParams};
@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, ops::Deref, sync::Arc, time::Duration};
 use steersman::cache::{Cache, CacheError, CacheOptions, Informer, Namespaces, Query};
 use tokio::{sync::oneshot, task::JoinHandle};
 
-/// A cache that runs until it is stopped.
+/// Cache that runs until it is stopped.
 pub(crate) struct Running {
     cache: Cache,
     stop: oneshot::Sender<()>,
@@ -23,7 +23,10 @@ impl Running {
 
     pub(crate) async fn stop(self) {
         drop(self.stop);
-        self.task.await.expect("it does not panic").expect("it ran once");
+        self.task
+            .await
+            .expect("it does not panic")
+            .expect("it ran once");
     }
 }
 
@@ -35,43 +38,64 @@ impl Deref for Running {
     }
 }
 
-/// A running cache of some namespaces: those of a test.
+/// Runs a cache of the given namespaces.
 pub(crate) fn running(client: Client, namespaces: &[&str]) -> Running {
     Running::new(Cache::new(client, options(namespaces)).expect("it is ready"))
 }
 
 pub(crate) fn options(namespaces: &[&str]) -> CacheOptions {
-    CacheOptions { namespaces: these(namespaces), ..CacheOptions::default() }
+    CacheOptions {
+        namespaces: namespace_list(namespaces),
+        ..CacheOptions::default()
+    }
 }
 
-pub(crate) fn these(namespaces: &[&str]) -> Namespaces {
-    Namespaces::These(namespaces.iter().map(|name| (*name).into()).collect())
+pub(crate) fn namespace_list(namespaces: &[&str]) -> Namespaces {
+    Namespaces::List(namespaces.iter().map(|name| (*name).into()).collect())
 }
 
-/// A running cache with these options.
+/// Runs a cache with these options.
 pub(crate) fn cache(client: &Client, options: CacheOptions) -> Running {
     Running::new(Cache::new(client.clone(), options).expect("a ready client"))
 }
 
-/// Of what is in these namespaces, and was made by a test.
-pub(crate) fn kept(maps: &Informer<ConfigMap>, namespaces: &[&str]) -> BTreeSet<(usize, String)> {
+/// Returns the informer's objects in these namespaces.
+///
+/// They are identified by the index of the namespace and the name.
+pub(crate) fn stored_objects(
+    maps: &Informer<ConfigMap>,
+    namespaces: &[&str],
+) -> BTreeSet<(usize, String)> {
     let number = |map: &Arc<ConfigMap>| {
         let namespace = map.metadata.namespace.as_deref().unwrap_or_default();
-        Some((namespaces.iter().position(|one| *one == namespace)?, map.metadata.name.clone()?))
+        Some((
+            namespaces.iter().position(|one| *one == namespace)?,
+            map.metadata.name.clone()?,
+        ))
     };
     let all = maps.list(&Query::default()).expect("it is synced");
-    all.iter().filter_map(number).filter(|(_, name)| name.len() == 1).collect()
+    all.iter()
+        .filter_map(number)
+        .filter(|(_, name)| name.len() == 1)
+        .collect()
 }
 
-/// A config map in a namespace, with a label `app` and a door of that colour.
-pub(crate) async fn make(client: &Client, namespace: &str, name: &str, app: &str) -> ConfigMap {
-    let map = json!({"metadata": {"name": name, "labels": {"app": app}}, "data": {"door": app}});
+/// Creates a config map with label `app` and data `color`, both set to `app`.
+pub(crate) async fn create_map(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    app: &str,
+) -> ConfigMap {
+    let map = json!({"metadata": {"name": name, "labels": {"app": app}}, "data": {"color": app}});
     let map = serde_json::from_value(map).expect("a config map");
     let maps = Api::<ConfigMap>::namespaced(client.clone(), namespace);
-    maps.create(&PostParams::default(), &map).await.expect("it is new")
+    maps.create(&PostParams::default(), &map)
+        .await
+        .expect("it is new")
 }
 
-/// Wait for what must come soon; a test has its own limit.
+/// Waits until `holds` returns true. The test has its own timeout.
 pub(crate) async fn until(mut holds: impl FnMut() -> bool) {
     while !holds() {
         tokio::time::sleep(Duration::from_millis(10)).await;

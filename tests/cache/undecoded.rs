@@ -1,8 +1,8 @@
-//! Objects whose current version does not decode: what reads return, and what handlers are told.
+//! Tests of objects whose current version does not decode: reads and events.
 
 use super::{
-    between::{Turn, asks, between},
-    support::{cache, make, running, until},
+    response_proxy::{ResponseAction, is_request_for, proxy_client},
+    support::{cache, create_map, running, until},
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
@@ -12,9 +12,9 @@ use kube::{
 use kube_client::{Api, Client as Connection};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use steersman::{
-    cache::{CacheError, CacheOptions, Events, Notice, Query, Select},
+    cache::{CacheError, CacheOptions, Events, InformerEvent, Query, Select},
     client::{Client, Error},
     event::Event,
     object::{Metadata, ObjectKey},
@@ -23,7 +23,7 @@ use steersman::{
 use steersman_apiserver::{ApiServer, Fault, Options};
 use tokio::time::timeout;
 
-/// A config map whose doors are red or green.
+/// Config map whose color is red or green.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Resource)]
 #[resource(inherit = ConfigMap)]
 struct Painted {
@@ -39,38 +39,57 @@ enum Color {
 }
 
 fn select() -> Select<Painted> {
-    // Leaves out the config map that servers put into every namespace.
+    // Excludes the config map that servers create in every namespace.
     Select::new().labels("app")
 }
 
 async fn paint(connection: &Connection, key: &ObjectKey, color: &str) {
-    let maps = Api::<ConfigMap>::namespaced(connection.clone(), key.namespace().unwrap_or_default());
-    let patch = Patch::Merge(json!({"data": {"door": color}}));
-    maps.patch(key.name(), &PatchParams::default(), &patch).await.expect("it exists");
+    let maps =
+        Api::<ConfigMap>::namespaced(connection.clone(), key.namespace().unwrap_or_default());
+    let patch = Patch::Merge(json!({"data": {"color": color}}));
+    maps.patch(key.name(), &PatchParams::default(), &patch)
+        .await
+        .expect("it exists");
 }
 
 fn is_undecodable<T: std::fmt::Debug>(read: Result<T, CacheError>, key: &ObjectKey) -> bool {
     match read {
-        Err(CacheError::Undecodable { kind, key: of, error }) => {
-            // The value may be secret.
-            kind == "ConfigMap" && of == *key && error.contains("expected `red` or `green`") && !error.contains("blue")
+        Err(CacheError::Undecodable {
+            kind,
+            key: of,
+            error,
+        }) => {
+            // The error must not contain the value, which may be secret.
+            kind == "ConfigMap"
+                && of == *key
+                && error.contains("expected `red` or `green`")
+                && !error.contains("blue")
         }
         other => panic!("{other:?}"),
     }
 }
 
-/// The next event, as the verb and the name.
+/// Returns the next event as verb and name.
 async fn told(events: &mut Events<Painted>) -> String {
     match events.next().await {
-        Some(Notice::InitialDone) => "initial done".into(),
-        Some(Notice::Event(event)) => {
+        Some(InformerEvent::Synced) => "initial done".into(),
+        Some(InformerEvent::Event(event)) => {
             let verb = match &event {
                 Event::Create { .. } => "create",
                 Event::Update { .. } => "update",
                 Event::Delete { .. } => "delete",
                 Event::Generic { object } => {
-                    assert!(object.decode().expect_err("it does not decode").to_string().contains("expected `red`"));
-                    assert!(object.meta().labels().contains("app"), "its metadata is there");
+                    assert!(
+                        object
+                            .decode()
+                            .expect_err("it does not decode")
+                            .to_string()
+                            .contains("expected `red`")
+                    );
+                    assert!(
+                        object.meta().labels().contains("app"),
+                        "its metadata is there"
+                    );
                     assert_eq!(object.gvk().expect("its kind is known").kind, "ConfigMap");
                     "generic"
                 }
@@ -88,31 +107,31 @@ steersman::env_test! {
         let maps = cache.informer_of(select())?;
         maps.await_synced().await?;
         let key = ObjectKey::new(&namespace, "a");
-        let doors = || -> Vec<Color> {
-            maps.list(&Query::default()).expect("lists go on").iter().map(|map| map.data["door"]).collect()
+        let colors = || -> Vec<Color> {
+            maps.list(&Query::default()).expect("a list").iter().map(|map| map.data["color"]).collect()
         };
 
-        // Created so: there is no state to list.
-        make(&connection, &namespace, "a", "blue").await;
+        // Created invalid: lists have no earlier state to return.
+        create_map(&connection, &namespace, "a", "blue").await;
         until(|| maps.stats().undecoded == 1).await;
         assert!(is_undecodable(maps.get(&key), &key));
-        assert!(doors().is_empty() && maps.view(&Query::default())?.is_empty());
+        assert!(colors().is_empty() && maps.view(&Query::default())?.is_empty());
         assert!(maps.stats().decode_errors > 0);
 
         paint(&connection, &key, "red").await;
         until(|| maps.stats().undecoded == 0).await;
-        assert_eq!(maps.get(&key)?.map(|map| map.data["door"]), Some(Color::Red));
+        assert_eq!(maps.get(&key)?.map(|map| map.data["color"]), Some(Color::Red));
 
-        // Changed so: lists have the last good state.
+        // Updated to an invalid state: lists return the last valid state.
         paint(&connection, &key, "blue").await;
         until(|| maps.stats().undecoded == 1).await;
         assert!(is_undecodable(maps.get(&key), &key));
-        assert_eq!((doors(), maps.view(&Query::default())?.len()), (vec![Color::Red], 1));
+        assert_eq!((colors(), maps.view(&Query::default())?.len()), (vec![Color::Red], 1));
 
         let api = Api::<ConfigMap>::namespaced(connection.clone(), &namespace);
         api.delete("a", &DeleteParams::default()).await?;
         until(|| maps.stats().undecoded == 0).await;
-        assert_eq!((maps.get(&key)?, doors()), (None, Vec::new()));
+        assert_eq!((maps.get(&key)?, colors()), (None, Vec::new()));
         cache.stop().await;
         Ok(())
     }
@@ -122,7 +141,7 @@ steersman::env_test! {
         let cache = running(connection.clone(), &[&namespace]);
         cache.informer_of(Select::<Painted>::new())?.await_synced().await?;
         let client = Client::new(connection)?.with_cache(cache.clone());
-        let map = json!({"metadata": {"name": "a", "namespace": namespace}, "data": {"door": "blue"}});
+        let map = json!({"metadata": {"name": "a", "namespace": namespace}, "data": {"color": "blue"}});
         let key = ObjectKey::of(&client.create(&serde_json::from_value::<ConfigMap>(map)?).await?);
         let error = client.get::<Painted>(&key).await.expect_err("it does not decode");
         assert!(matches!(&error, Error::Cache(CacheError::Undecodable { key: of, .. }) if *of == key), "{error}");
@@ -134,10 +153,50 @@ steersman::env_test! {
         Ok(())
     }
 
+    async fn a_compact_informer_lists_without_the_objects_that_do_not_decode(env: Env) -> anyhow::Result<()> {
+        let (connection, namespace) = (env.client()?, env.namespace("undecoded").await?);
+        for (name, color) in [("a", "blue"), ("b", "red"), ("c", "green")] {
+            create_map(&connection, &namespace, name, color).await;
+        }
+        let select = select().compact();
+        let cache = cache(&connection, CacheOptions { kinds: vec![select.clone().into()], ..CacheOptions::default() });
+        let maps = cache.informer_of(select)?;
+        maps.await_synced().await?;
+        let key = ObjectKey::new(&namespace, "a");
+        let all = Query::default().namespace(Some(&namespace));
+        let names = |maps: Vec<Arc<Painted>>| -> Vec<_> { maps.iter().filter_map(|map| map.metadata.name.clone()).collect() };
+        assert_eq!(maps.stats().undecoded, 0, "nothing was decoded");
+
+        assert_eq!(names(maps.list(&all.clone().sorted())?), ["b", "c"]);
+        assert_eq!(names(maps.list(&all.clone().sorted().limit(1))?), ["b"]);
+        assert_eq!(maps.list(&all.clone().labels("app")?)?.len(), 2);
+        assert_eq!(maps.list(&all.clone().limit(2))?.len(), 2);
+        assert!(is_undecodable(maps.get(&key), &key));
+        let client = Client::new(connection.clone())?.with_cache(cache.clone());
+        assert_eq!(client.list(&all).await?.len(), 2);
+        let error = client.get::<Painted>(&key).await.expect_err("it does not decode");
+        assert!(matches!(error, Error::Cache(CacheError::Undecodable { .. })), "{error}");
+        assert_eq!((maps.stats().undecoded, maps.stats().decode_errors), (1, 1));
+        let told = maps.stats().last_decode_error.expect("why");
+        assert!(told.contains("expected `red` or `green`") && !told.contains("blue"), "{told}");
+
+        // Readers of other types have it, and a view does not decode.
+        assert_eq!(client.list::<ConfigMap>(&Query::default().namespace(Some(&namespace)).labels("app")?).await?.len(), 3);
+        assert!(client.get::<Metadata<Painted>>(&key).await?.is_some());
+        let view = maps.view(&all)?;
+        assert_eq!((view.len(), view.iter().filter(|map| map.decode().is_err()).count()), (3, 1));
+
+        paint(&connection, &key, "green").await;
+        until(|| maps.list(&all).is_ok_and(|maps| maps.len() == 3)).await;
+        assert_eq!((maps.stats().undecoded, maps.stats().decode_errors), (0, 1));
+        cache.stop().await;
+        Ok(())
+    }
+
     async fn events_report_each_version_that_does_not_decode_once(env: Env) -> anyhow::Result<()> {
         let (connection, namespace) = (env.client()?, env.namespace("undecoded").await?);
         let key = ObjectKey::new(&namespace, "a");
-        make(&connection, &namespace, "a", "blue").await;
+        create_map(&connection, &namespace, "a", "blue").await;
         let cache = running(connection.clone(), &[&namespace]);
         let maps = cache.informer_of(select())?;
         let mut events = maps.events();
@@ -161,22 +220,24 @@ steersman::env_test! {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_relist_keeps_and_removes_what_does_not_decode() {
+async fn a_relist_keeps_and_removes_objects_that_do_not_decode() {
     let server = ApiServer::new(Options::default()).expect("a server without data starts");
-    // Lists by pages.
-    server.faults().add(Fault::on("watch configmaps").status(400).times(1));
-    let inside = Connection::new(server.service(), "default");
+    // Forces paged lists.
+    server
+        .faults()
+        .add(Fault::on("watch configmaps").status(400).times(1));
+    let direct_client = Connection::new(server.service(), "default");
     for name in ["stays", "goes"] {
-        make(&inside, "default", name, "blue").await;
+        create_map(&direct_client, "default", name, "blue").await;
     }
-    // Each watch ends in a gap that only a list closes.
+    // Each watch ends with 410, which forces a list.
     let expired = json!({"code": 410, "reason": "Expired", "message": "too old resource version"});
     let expired = format!("{}\n", json!({"type": "ERROR", "object": expired}));
-    let connection = between(&server, move |request| {
-        if asks(request, "configmaps", "&resourceVersion=") {
-            return Turn::Tell(vec![(Duration::from_secs(10), expired.clone())]);
+    let connection = proxy_client(&server, move |request| {
+        if is_request_for(request, "configmaps", "&resourceVersion=") {
+            return ResponseAction::ReplaceTimed(vec![(Duration::from_secs(10), expired.clone())]);
         }
-        Turn::Pass
+        ResponseAction::Pass
     });
     let cache = cache(&connection, CacheOptions::default());
     let maps = cache.informer_of(select()).expect("it is new");
@@ -185,14 +246,26 @@ async fn a_relist_keeps_and_removes_what_does_not_decode() {
     first.sort();
     assert_eq!(first, ["generic goes", "generic stays"]);
     assert_eq!(told(&mut events).await, "initial done");
-    let api = Api::<ConfigMap>::namespaced(inside.clone(), "default");
-    api.delete("goes", &DeleteParams::default()).await.expect("it exists");
+    let api = Api::<ConfigMap>::namespaced(direct_client.clone(), "default");
+    api.delete("goes", &DeleteParams::default())
+        .await
+        .expect("it exists");
     let relists = maps.stats().relists;
     until(|| maps.stats().relists > relists + 1).await;
     assert_eq!(maps.stats().undecoded, 1);
-    assert!(is_undecodable(maps.get(&ObjectKey::new("default", "stays")), &ObjectKey::new("default", "stays")));
-    assert_eq!(maps.get(&ObjectKey::new("default", "goes")).expect("it is gone"), None);
+    assert!(is_undecodable(
+        maps.get(&ObjectKey::new("default", "stays")),
+        &ObjectKey::new("default", "stays")
+    ));
+    assert_eq!(
+        maps.get(&ObjectKey::new("default", "goes"))
+            .expect("no error"),
+        None
+    );
     let next = timeout(Duration::from_mins(1), told(&mut events)).await;
-    assert!(next.is_err(), "the same version is not reported again: {next:?}");
+    assert!(
+        next.is_err(),
+        "the same version is not reported again: {next:?}"
+    );
     cache.stop().await;
 }

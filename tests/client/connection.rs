@@ -1,6 +1,6 @@
-//! How the server is reached.
+//! Tests of connections to the API server.
 
-use super::support::map;
+use super::support::config_map;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube_client::{
     Config,
@@ -29,102 +29,146 @@ async fn config(server: &Embedded) -> anyhow::Result<Config> {
 }
 
 #[tokio::test]
-async fn a_cache_made_from_a_configuration_is_told_what_the_server_refuses() -> anyhow::Result<()> {
+async fn a_cache_created_from_a_configuration_reports_503_responses() -> anyhow::Result<()> {
     let server = Embedded::start()?;
     let config = config(&server).await?;
-    assert!(config.default_retry, "as kube's are");
+    assert!(config.default_retry, "the default of kube");
     let client = Client::new(config.clone())?;
-    client.create(&map("default", "colors", "blue")).await?;
+    client
+        .create(&config_map("default", "colors", "blue"))
+        .await?;
 
-    let refused = server.server().faults().add("* configmaps -> 503".parse()?);
+    let rule = server.server().faults().add("* configmaps -> 503".parse()?);
     let cache = Cache::new(config, CacheOptions::default())?;
     let maps = cache.informer::<ConfigMap>()?;
     let running = tokio::spawn(cache.run_until(std::future::pending()));
-    let told = async {
+    let degraded = async {
         while !matches!(maps.state(), InformerState::Degraded { .. }) {
             sleep(Duration::from_millis(10)).await;
         }
     };
-    timeout(Duration::from_secs(30), told).await.expect("kube would try again and say nothing");
-    refused.remove();
+    timeout(Duration::from_secs(30), degraded)
+        .await
+        .expect("kube would retry silently");
+    rule.remove();
     maps.await_synced().await?;
     assert!(maps.get(&ObjectKey::new("default", "colors"))?.is_some());
     running.abort();
     Ok(())
 }
 
-/// A 504 does not say that nothing was done, and the server finds another name each time.
+/// After a 504 the write may have been executed, and a generated name differs on each attempt.
 #[tokio::test]
-async fn what_the_server_refuses_is_told_and_not_sent_again() -> anyhow::Result<()> {
+async fn failed_requests_are_reported_and_not_repeated() -> anyhow::Result<()> {
     let server = Embedded::start()?;
     let config = config(&server).await?;
-    assert!(config.default_retry, "as kube's are");
+    assert!(config.default_retry, "the default of kube");
     let client = Client::new(config)?;
-    let mut unnamed = map("default", "colors", "blue");
+    let mut unnamed = config_map("default", "colors", "blue");
     unnamed.metadata.generate_name = unnamed.metadata.name.take();
     let (faults, journal) = (server.server().faults(), server.server().journal());
     for (times, code) in [(1, 503), (2, 504)] {
         faults.add(Fault::on("POST configmaps").status(code).times(1));
-        let error = client.create(&unnamed).await.expect_err("kube would try again and say nothing");
+        let error = client
+            .create(&unnamed)
+            .await
+            .expect_err("kube would retry silently");
         assert_eq!(error.status().map(|status| status.code), Some(code));
         assert_eq!(journal.count("POST configmaps"), times);
     }
     faults.add(Fault::on("* configmaps").too_many(Duration::from_secs(7)));
     let key = ObjectKey::new("default", "colors");
-    for refused in [client.create(&unnamed).await.map(drop), client.get::<ConfigMap>(&key).await.map(drop)] {
-        let error = refused.expect_err("it is asked too much");
+    for rule in [
+        client.create(&unnamed).await.map(drop),
+        client.get::<ConfigMap>(&key).await.map(drop),
+    ] {
+        let error = rule.expect_err("429");
         assert_eq!(error.retry_after(), Some(Duration::from_secs(7)), "{error}");
     }
-    assert_eq!((journal.count("POST configmaps"), journal.count("GET configmaps")), (3, 1));
+    assert_eq!(
+        (
+            journal.count("POST configmaps"),
+            journal.count("GET configmaps")
+        ),
+        (3, 1)
+    );
     Ok(())
 }
 
-/// Lists are asked for page by page, so that there are connections that one has used and another may have next.
+/// Lists are paged, so that connections are reused between requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_watch_that_is_busy_keeps_no_other_waiting() -> anyhow::Result<()> {
+async fn a_busy_watch_does_not_delay_others() -> anyhow::Result<()> {
     let server = Embedded::start()?;
-    server.server().faults().add("watch configmaps -> 400 6 times".parse()?);
-    server.server().faults().add("watch secrets -> 400 once".parse()?);
+    server
+        .server()
+        .faults()
+        .add("watch configmaps -> 400 6 times".parse()?);
+    server
+        .server()
+        .faults()
+        .add("watch secrets -> 400 once".parse()?);
     let config = config(&server).await?;
     let client = Client::new(config.clone())?;
     let tenants: Vec<String> = (0..6).map(|number| format!("tenant-{number}")).collect();
     for tenant in &tenants {
-        client.create::<Namespace>(&serde_json::from_value(json!({"metadata": {"name": tenant}}))?).await?;
+        client
+            .create::<Namespace>(&serde_json::from_value(
+                json!({"metadata": {"name": tenant}}),
+            )?)
+            .await?;
         for name in ["a", "b", "c"] {
-            client.create(&map(tenant, name, "blue")).await?;
+            client.create(&config_map(tenant, name, "blue")).await?;
         }
     }
-    let secret = |name: &str| serde_json::from_value(json!({"metadata": {"name": name, "namespace": "default"}}));
-    client.create::<Secret>(&secret("calm")?).await?;
+    let secret = |name: &str| {
+        serde_json::from_value(json!({"metadata": {"name": name, "namespace": "default"}}))
+    };
+    client.create::<Secret>(&secret("idle")?).await?;
 
-    let (is_busy, mut busy) = unbounded_channel();
-    let (go_on, may_go_on) = mpsc::channel::<()>();
-    let may_go_on = Mutex::new(may_go_on);
-    let cache = Cache::new(config, CacheOptions { page_size: 1, ..CacheOptions::default() })?;
-    let secrets = cache.informer_of(Select::<Secret>::new().transform(move |secret: &mut Secret| {
-        if secret.metadata.name.as_deref() == Some("busy") {
-            is_busy.send(()).expect("somebody waits");
-            let _ = may_go_on.lock().expect("no panic").recv();
-        }
-    }))?;
-    let these = Namespaces::These(tenants.iter().map(|tenant| tenant.as_str().into()).collect());
-    let maps = cache.informer_of(Select::<ConfigMap>::new().namespaces(these))?;
+    let (started_sender, mut started) = unbounded_channel();
+    let (continue_sender, continue_receiver) = mpsc::channel::<()>();
+    let continue_receiver = Mutex::new(continue_receiver);
+    let cache = Cache::new(
+        config,
+        CacheOptions {
+            page_size: 1,
+            ..CacheOptions::default()
+        },
+    )?;
+    let secrets = cache.informer_of(Select::<Secret>::new().transform(
+        move |secret: &mut Secret| {
+            if secret.metadata.name.as_deref() == Some("busy") {
+                started_sender.send(()).expect("the test waits for it");
+                let _ = continue_receiver.lock().expect("not poisoned").recv();
+            }
+        },
+    ))?;
+    let namespaces = Namespaces::List(
+        tenants
+            .iter()
+            .map(|tenant| tenant.as_str().into())
+            .collect(),
+    );
+    let maps = cache.informer_of(Select::<ConfigMap>::new().namespaces(namespaces))?;
     let running = tokio::spawn(cache.run_until(std::future::pending()));
     secrets.await_synced().await?;
     maps.await_synced().await?;
 
     client.create::<Secret>(&secret("busy")?).await?;
-    timeout(Duration::from_secs(30), busy.recv()).await?;
+    timeout(Duration::from_secs(30), started.recv()).await?;
     for tenant in &tenants {
-        client.create(&map(tenant, "new", "green")).await?;
-        let shown = async {
-            while maps.get(&ObjectKey::new(tenant, "new")).is_ok_and(|map| map.is_none()) {
+        client.create(&config_map(tenant, "new", "green")).await?;
+        let stored = async {
+            while maps
+                .get(&ObjectKey::new(tenant, "new"))
+                .is_ok_and(|map| map.is_none())
+            {
                 sleep(Duration::from_millis(10)).await;
             }
         };
-        timeout(Duration::from_secs(30), shown).await?;
+        timeout(Duration::from_secs(30), stored).await?;
     }
-    drop(go_on);
+    drop(continue_sender);
     running.abort();
     Ok(())
 }

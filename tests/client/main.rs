@@ -1,23 +1,23 @@
-//! The client as its users have it, on both servers.
+//! Tests of the public API of the client, on both servers.
 
 mod cached;
-mod calls;
 mod connection;
 mod dynamic;
 mod finalizer;
-mod held;
 mod intercept;
-mod left;
+mod interceptors;
 mod limits;
 mod lists;
-mod matrix;
 mod modifiers;
+mod not_found;
+mod outside_selector;
 mod own_writes;
 mod owner;
-mod parts;
+mod read_your_writes;
+mod subresources;
 mod support;
-mod unfound;
 mod upsert;
 mod upsert_status;
 mod upsert_transform;
 mod verbs;
+mod watch_gate;

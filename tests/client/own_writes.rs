@@ -1,8 +1,8 @@
-//! What a client's reads wait for, and what they do not, with a cache whose watches are held.
+//! Tests of reads that wait for own writes, with blocked watches.
 
 use super::{
-    held::Gate,
-    support::{map, of},
+    support::{cache_options, config_map},
+    watch_gate::WatchGate,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_client::client::Body;
@@ -21,42 +21,53 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// How late watches tell: so that a read that does not wait comes too early.
-const LATE: Duration = Duration::from_millis(20);
-/// For what must not come.
-const SOON: Consistency = Consistency::Block(Duration::from_millis(100));
-/// For what must come: a test has its own limit.
-const EVER: Consistency = Consistency::Block(Duration::from_hours(1));
+/// Delay of watches. A read that does not wait returns an older state.
+const WATCH_DELAY: Duration = Duration::from_millis(20);
+/// Wait for writes that the cache must not show.
+const SHORT_WAIT: Consistency = Consistency::Block(Duration::from_millis(100));
+/// Wait for writes that the cache must show. The test has its own timeout.
+const LONG_WAIT: Consistency = Consistency::Block(Duration::from_hours(1));
 
-/// A client that reads from a cache whose watches can be held.
-pub(crate) struct Scene {
-    gate: Gate,
+/// Client that reads from a cache whose watches can be blocked.
+pub(crate) struct Fixture {
+    gate: WatchGate,
     pub(crate) cache: Cache,
     pub(crate) client: Client,
     stop: oneshot::Sender<()>,
     running: JoinHandle<Result<(), CacheError>>,
 }
 
-impl Scene {
+impl Fixture {
     pub(crate) fn new(env: &Env, options: CacheOptions) -> anyhow::Result<Self> {
-        let gate = Gate::new(LATE);
-        let cache = Cache::new(gate.before(env.client()?), options)?;
-        let client = Client::new(env.client()?)?.with_cache(cache.clone()).consistency(EVER);
+        let gate = WatchGate::new(WATCH_DELAY);
+        let cache = Cache::new(gate.wrap(env.client()?), options)?;
+        let client = Client::new(env.client()?)?
+            .with_cache(cache.clone())
+            .consistency(LONG_WAIT);
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(cache.clone().run_until(async { drop(stopped.await) }));
-        Ok(Self { gate, cache, client, stop, running })
+        Ok(Self {
+            gate,
+            cache,
+            client,
+            stop,
+            running,
+        })
     }
 
-    /// With config maps, synced.
-    async fn of_maps(env: &Env, namespace: &str) -> anyhow::Result<(Self, Informer<ConfigMap>)> {
-        let scene = Self::new(env, of(&[namespace]))?;
-        let maps = scene.cache.informer()?;
+    /// Creates a scene with a synced informer of config maps.
+    async fn with_config_maps(
+        env: &Env,
+        namespace: &str,
+    ) -> anyhow::Result<(Self, Informer<ConfigMap>)> {
+        let fixture = Self::new(env, cache_options(&[namespace]))?;
+        let maps = fixture.cache.informer()?;
         maps.await_synced().await?;
-        Ok((scene, maps))
+        Ok((fixture, maps))
     }
 
-    fn hasty(&self) -> Client {
-        self.client.consistency(SOON)
+    fn short_wait(&self) -> Client {
+        self.client.consistency(SHORT_WAIT)
     }
 
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
@@ -66,262 +77,262 @@ impl Scene {
     }
 }
 
-fn is_behind<T>(read: Result<T, Error>, key: &ObjectKey) -> bool {
-    matches!(read, Err(Error::Cache(CacheError::Behind { key: missing, .. })) if missing == *key)
+fn is_write_not_observed<T>(read: Result<T, Error>, key: &ObjectKey) -> bool {
+    matches!(read, Err(Error::Cache(CacheError::WriteNotObserved { key: missing, .. })) if missing == *key)
 }
 
 steersman::env_test! {
-    async fn a_read_waits_for_its_own_key_only_and_not_for_ever(env: Env) -> anyhow::Result<()> {
+    async fn a_read_waits_only_for_writes_of_its_key_and_times_out(env: Env) -> anyhow::Result<()> {
         let namespace = env.namespace("own").await?;
-        let (scene, maps) = Scene::of_maps(&env, &namespace).await?;
+        let (fixture, maps) = Fixture::with_config_maps(&env, &namespace).await?;
         let (old, new) = (ObjectKey::new(&namespace, "old"), ObjectKey::new(&namespace, "new"));
-        let made = scene.client.create(&map(&namespace, "old", "blue")).await?;
-        scene.client.caught_up().await?;
-        scene.gate.hold();
-        scene.client.update(&made).await?;
-        assert!(scene.client.get::<ConfigMap>(&old).await?.is_some(), "an update of nothing is there already");
-        scene.client.dry_run().create(&map(&namespace, "dry", "red")).await?;
-        scene.client.create(&map(&namespace, "new", "red")).await?;
-        assert!(scene.client.get::<ConfigMap>(&old).await?.is_some(), "it is not about the other one");
-        assert!(scene.client.get::<ConfigMap>(&ObjectKey::new(&namespace, "dry")).await?.is_none());
+        let made = fixture.client.create(&config_map(&namespace, "old", "blue")).await?;
+        fixture.client.caught_up().await?;
+        fixture.gate.hold();
+        fixture.client.update(&made).await?;
+        assert!(fixture.client.get::<ConfigMap>(&old).await?.is_some(), "an update without changes is not awaited");
+        fixture.client.dry_run().create(&config_map(&namespace, "dry", "red")).await?;
+        fixture.client.create(&config_map(&namespace, "new", "red")).await?;
+        assert!(fixture.client.get::<ConfigMap>(&old).await?.is_some(), "only the written key is awaited");
+        assert!(fixture.client.get::<ConfigMap>(&ObjectKey::new(&namespace, "dry")).await?.is_none());
 
-        let behind = scene.hasty().get::<ConfigMap>(&new).await;
-        assert!(is_behind(behind, &new));
+        let result = fixture.short_wait().get::<ConfigMap>(&new).await;
+        assert!(is_write_not_observed(result, &new));
         let all = Query::<ConfigMap>::default().namespace(Some(&namespace));
-        assert!(is_behind(scene.hasty().list(&all).await, &new));
-        assert!(is_behind(scene.hasty().caught_up().await, &new));
-        let ignores = scene.client.consistency(Consistency::Ignore);
+        assert!(is_write_not_observed(fixture.short_wait().list(&all).await, &new));
+        assert!(is_write_not_observed(fixture.short_wait().caught_up().await, &new));
+        let ignores = fixture.client.consistency(Consistency::Ignore);
         assert_eq!((ignores.get::<ConfigMap>(&new).await?, ignores.list(&all).await?.len()), (None, 1));
-        let other = Client::new(env.client()?)?.with_cache(scene.cache.clone());
-        assert_eq!(other.get::<ConfigMap>(&new).await?, None, "another client has written nothing");
+        let other = Client::new(env.client()?)?.with_cache(fixture.cache.clone());
+        assert_eq!(other.get::<ConfigMap>(&new).await?, None, "another client has no own writes");
         assert_eq!(maps.stats().own_writes.timeouts, 3);
 
         let waiting = tokio::spawn({
-            let client = scene.client.clone();
+            let client = fixture.client.clone();
             async move { client.list(&all).await }
         });
-        scene.gate.open();
+        fixture.gate.open();
         assert_eq!(waiting.await??.len(), 2);
-        assert!(scene.client.get::<ConfigMap>(&new).await?.is_some());
-        scene.stop().await
+        assert!(fixture.client.get::<ConfigMap>(&new).await?.is_some());
+        fixture.stop().await
     }
 
-    async fn waits_and_lag_are_on_the_metrics_page(env: Env) -> anyhow::Result<()> {
+    async fn metrics_include_own_writes_waits_and_lag(env: Env) -> anyhow::Result<()> {
         let namespace = env.namespace("own").await?;
-        let (scene, maps) = Scene::of_maps(&env, &namespace).await?;
+        let (fixture, maps) = Fixture::with_config_maps(&env, &namespace).await?;
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(CacheMetrics::new(&scene.cache)));
+        registry.register_collector(Box::new(CacheMetrics::new(&fixture.cache)));
         let page = || {
             let mut page = String::new();
             encode(&mut page, &registry).map(|()| page)
         };
-        let of_maps = format!("{{cluster=\"\",group=\"\",version=\"v1\",kind=\"ConfigMap\",scope=\"in {namespace}\"}}");
+        let with_config_maps = format!("{{cluster=\"\",group=\"\",version=\"v1\",kind=\"ConfigMap\",scope=\"in {namespace}\"}}");
         let numbers = |pending: usize| [
-            format!("own_writes_pending{of_maps} {pending}.0"),
-            format!("own_writes_total{of_maps} 1"),
-            format!("own_write_waits_total{of_maps} 2"),
-            format!("own_write_timeouts_total{of_maps} 1"),
+            format!("own_writes_pending{with_config_maps} {pending}.0"),
+            format!("own_writes_total{with_config_maps} 1"),
+            format!("own_write_waits_total{with_config_maps} 2"),
+            format!("own_write_timeouts_total{with_config_maps} 1"),
         ];
-        scene.gate.hold();
-        let key = ObjectKey::of(&scene.client.create(&map(&namespace, "late", "blue")).await?);
-        assert!(is_behind(scene.hasty().get::<ConfigMap>(&key).await, &key));
-        let mut waiting = Box::pin(scene.client.get::<ConfigMap>(&key));
+        fixture.gate.hold();
+        let key = ObjectKey::of(&fixture.client.create(&config_map(&namespace, "late", "blue")).await?);
+        assert!(is_write_not_observed(fixture.short_wait().get::<ConfigMap>(&key).await, &key));
+        let mut waiting = Box::pin(fixture.client.get::<ConfigMap>(&key));
         assert!(futures::poll!(&mut waiting).is_pending());
-        let held = page()?;
-        assert!(numbers(1).iter().all(|line| held.contains(&format!("steersman_cache_{line}\n"))), "{held}");
-        scene.gate.open();
+        let page_while_held = page()?;
+        assert!(numbers(1).iter().all(|line| page_while_held.contains(&format!("steersman_cache_{line}\n"))), "{page_while_held}");
+        fixture.gate.open();
         assert!(waiting.await?.is_some());
-        let shown = page()?;
-        assert!(numbers(0).iter().all(|line| shown.contains(&format!("steersman_cache_{line}\n"))), "{shown}");
+        let page_after = page()?;
+        assert!(numbers(0).iter().all(|line| page_after.contains(&format!("steersman_cache_{line}\n"))), "{page_after}");
         let lag = maps.stats().own_writes.last_lag;
-        let lag_line = format!("steersman_cache_own_write_lag_seconds{of_maps} {}\n", lag.as_secs_f64());
-        assert!(lag > Duration::from_millis(100) && shown.contains(&lag_line), "{lag:?} {shown}");
-        scene.stop().await
+        let lag_line = format!("steersman_cache_own_write_lag_seconds{with_config_maps} {}\n", lag.as_secs_f64());
+        assert!(lag > Duration::from_millis(100) && page_after.contains(&lag_line), "{lag:?} {page_after}");
+        fixture.stop().await
     }
 
-    async fn what_the_selectors_leave_out_is_not_waited_for(env: Env) -> anyhow::Result<()> {
+    async fn caught_up_skips_writes_outside_of_the_selectors(env: Env) -> anyhow::Result<()> {
         let namespace = env.namespace("own").await?;
-        let scene = Scene::new(&env, of(&[&namespace]))?;
-        let web = scene.cache.informer_of(Select::<ConfigMap>::new().labels("app=web"))?;
-        let chosen = scene.cache.informer_of(Select::<ConfigMap>::new().fields("metadata.name=chosen"))?;
-        scene.cache.await_synced().await?;
-        let client = &scene.client;
+        let fixture = Fixture::new(&env, cache_options(&[&namespace]))?;
+        let web = fixture.cache.informer_of(Select::<ConfigMap>::new().labels("app=web"))?;
+        let chosen = fixture.cache.informer_of(Select::<ConfigMap>::new().fields("metadata.name=chosen"))?;
+        fixture.cache.await_synced().await?;
+        let client = &fixture.client;
         let key = |name: &str| ObjectKey::new(&namespace, name);
         let relabel = |app: &str| Patch::Merge(json!({"metadata": {"labels": {"app": app}}}));
-        scene.gate.hold();
-        client.create(&map(&namespace, "db", "blue")).await?;
+        fixture.gate.hold();
+        client.create(&config_map(&namespace, "db", "blue")).await?;
         client.delete::<ConfigMap>(&key("db")).await?;
         client.caught_up().await?;
-        client.create(&map(&namespace, "chosen", "blue")).await?;
-        assert!(is_behind(scene.hasty().caught_up().await, &key("chosen")));
-        scene.gate.open();
+        client.create(&config_map(&namespace, "chosen", "blue")).await?;
+        assert!(is_write_not_observed(fixture.short_wait().caught_up().await, &key("chosen")));
+        fixture.gate.open();
         client.caught_up().await?;
         assert_eq!((chosen.list(&Query::default())?.len(), web.list(&Query::default())?.len()), (1, 0));
 
-        // In, and out again: both are told.
+        // Entering and leaving the selector are both events.
         for (app, there) in [("web", 1), ("db", 0)] {
-            scene.gate.hold();
+            fixture.gate.hold();
             client.patch::<ConfigMap>(&key("chosen"), &relabel(app)).await?;
-            assert!(is_behind(scene.hasty().caught_up().await, &key("chosen")), "{app}");
-            scene.gate.open();
+            assert!(is_write_not_observed(fixture.short_wait().caught_up().await, &key("chosen")), "{app}");
+            fixture.gate.open();
             client.caught_up().await?;
             assert_eq!(web.list(&Query::default())?.len(), there, "{app}");
         }
-        scene.stop().await
+        fixture.stop().await
     }
 
-    async fn a_delete_is_waited_for_even_of_what_the_cache_has_never_seen(env: Env) -> anyhow::Result<()> {
+    async fn a_read_waits_for_the_delete_of_an_object_that_the_cache_never_had(env: Env) -> anyhow::Result<()> {
         let namespace = env.namespace("own").await?;
-        let (scene, _maps) = Scene::of_maps(&env, &namespace).await?;
+        let (fixture, _maps) = Fixture::with_config_maps(&env, &namespace).await?;
         let key = ObjectKey::new(&namespace, "brief");
-        scene.gate.hold();
-        Client::new(env.client()?)?.create(&map(&namespace, "brief", "blue")).await?;
-        assert!(scene.client.delete::<ConfigMap>(&key).await?);
-        assert!(!scene.client.delete::<ConfigMap>(&key).await?);
-        assert!(is_behind(scene.hasty().get::<ConfigMap>(&key).await, &key));
-        scene.gate.open();
-        assert_eq!(scene.client.get::<ConfigMap>(&key).await?, None);
+        fixture.gate.hold();
+        Client::new(env.client()?)?.create(&config_map(&namespace, "brief", "blue")).await?;
+        assert!(fixture.client.delete::<ConfigMap>(&key).await?);
+        assert!(!fixture.client.delete::<ConfigMap>(&key).await?);
+        assert!(is_write_not_observed(fixture.short_wait().get::<ConfigMap>(&key).await, &key));
+        fixture.gate.open();
+        assert_eq!(fixture.client.get::<ConfigMap>(&key).await?, None);
 
-        let made = scene.client.create(&map(&namespace, "brief", "red")).await?;
-        scene.client.delete::<ConfigMap>(&key).await?;
-        let again = scene.client.create(&map(&namespace, "brief", "green")).await?;
-        let read = scene.client.get::<ConfigMap>(&key).await?.expect("it is there again");
+        let made = fixture.client.create(&config_map(&namespace, "brief", "red")).await?;
+        fixture.client.delete::<ConfigMap>(&key).await?;
+        let again = fixture.client.create(&config_map(&namespace, "brief", "green")).await?;
+        let read = fixture.client.get::<ConfigMap>(&key).await?.expect("recreated");
         assert_eq!(read.metadata.uid, again.metadata.uid);
         assert_ne!(read.metadata.uid, made.metadata.uid);
-        scene.stop().await
+        fixture.stop().await
     }
 
-    async fn a_delete_on_its_way_is_waited_for_by_who_reads_from_an_informer_declared_since(env: Env) -> anyhow::Result<()> {
+    async fn a_read_from_a_new_informer_waits_for_a_delete_in_flight(env: Env) -> anyhow::Result<()> {
         let namespace = env.namespace("own").await?;
-        let scene = Scene::new(&env, of(&[&namespace]))?;
-        let key = ObjectKey::of(&Client::new(env.client()?)?.create(&map(&namespace, "brief", "blue")).await?);
-        let (asked, may) = (Arc::new(watch::Sender::new(false)), Arc::new(watch::Sender::new(false)));
+        let fixture = Fixture::new(&env, cache_options(&[&namespace]))?;
+        let key = ObjectKey::of(&Client::new(env.client()?)?.create(&config_map(&namespace, "brief", "blue")).await?);
+        let (received, released) = (Arc::new(watch::Sender::new(false)), Arc::new(watch::Sender::new(false)));
         let slow = tower::service_fn({
-            let (inner, asked, may) = (env.client()?, asked.clone(), may.clone());
+            let (inner, received, released) = (env.client()?, received.clone(), released.clone());
             move |request: http::Request<Body>| {
-                let (inner, asked, mut may) = (inner.clone(), asked.clone(), may.subscribe());
+                let (inner, received, mut released) = (inner.clone(), received.clone(), released.subscribe());
                 async move {
-                    asked.send_replace(true);
-                    may.wait_for(|may| *may).await.expect("it is here");
+                    received.send_replace(true);
+                    released.wait_for(|released| *released).await.expect("the sender is alive");
                     inner.send(request).await
                 }
             }
         });
-        let client = Client::new(kube_client::Client::new(slow, "default"))?.with_cache(scene.cache.clone());
+        let client = Client::new(kube_client::Client::new(slow, "default"))?.with_cache(fixture.cache.clone());
         let deleted = tokio::spawn({
             let (client, key) = (client.clone(), key.clone());
             async move { client.delete::<ConfigMap>(&key).await }
         });
-        asked.subscribe().wait_for(|asked| *asked).await?;
-        let maps = scene.cache.informer::<ConfigMap>()?;
+        received.subscribe().wait_for(|received| *received).await?;
+        let maps = fixture.cache.informer::<ConfigMap>()?;
         maps.await_synced().await?;
-        assert!(maps.get(&key)?.is_some(), "it is there as yet");
-        scene.gate.hold();
-        may.send_replace(true);
+        assert!(maps.get(&key)?.is_some(), "not deleted yet");
+        fixture.gate.hold();
+        released.send_replace(true);
         assert!(deleted.await??);
-        assert!(is_behind(client.consistency(SOON).get::<ConfigMap>(&key).await, &key));
-        scene.gate.open();
-        assert_eq!(client.consistency(EVER).get::<ConfigMap>(&key).await?, None);
-        scene.stop().await
+        assert!(is_write_not_observed(client.consistency(SHORT_WAIT).get::<ConfigMap>(&key).await, &key));
+        fixture.gate.open();
+        assert_eq!(client.consistency(LONG_WAIT).get::<ConfigMap>(&key).await?, None);
+        fixture.stop().await
     }
 
-    async fn a_collection_that_is_deleted_is_gone_or_marked_in_the_next_list(env: Env) -> anyhow::Result<()> {
+    async fn a_list_after_delete_collection_has_no_live_objects(env: Env) -> anyhow::Result<()> {
         let namespace = env.namespace("own").await?;
-        let (scene, _maps) = Scene::of_maps(&env, &namespace).await?;
-        let mut stays = map(&namespace, "stays", "blue");
+        let (fixture, _maps) = Fixture::with_config_maps(&env, &namespace).await?;
+        let mut stays = config_map(&namespace, "stays", "blue");
         stays.metadata.finalizers = Some(vec!["example.com/own-writes".into()]);
-        scene.client.create(&stays).await?;
-        scene.client.create(&map(&namespace, "goes", "blue")).await?;
-        scene.client.caught_up().await?;
+        fixture.client.create(&stays).await?;
+        fixture.client.create(&config_map(&namespace, "goes", "blue")).await?;
+        fixture.client.caught_up().await?;
         let ours = Query::<ConfigMap>::default().namespace(Some(&namespace)).labels("app in (stays, goes)")?;
-        scene.client.delete_collection(&ours).await?;
-        let left = scene.client.list(&ours).await?;
-        assert_eq!(left.len(), 1, "{left:?}");
-        assert!(left[0].metadata.deletion_timestamp.is_some());
+        fixture.client.delete_collection(&ours).await?;
+        let remaining = fixture.client.list(&ours).await?;
+        assert_eq!(remaining.len(), 1, "{remaining:?}");
+        assert!(remaining[0].metadata.deletion_timestamp.is_some());
         let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        scene.client.patch::<ConfigMap>(&ObjectKey::of(&*left[0]), &free).await?;
-        assert!(scene.client.list(&ours).await?.is_empty());
-        scene.stop().await
+        fixture.client.patch::<ConfigMap>(&ObjectKey::of(&*remaining[0]), &free).await?;
+        assert!(fixture.client.list(&ours).await?.is_empty());
+        fixture.stop().await
     }
 
-    async fn a_collection_that_is_deleted_is_waited_for_even_of_what_the_cache_has_never_seen(env: Env) -> anyhow::Result<()> {
+    async fn a_read_waits_for_delete_collection_of_objects_that_the_cache_never_had(env: Env) -> anyhow::Result<()> {
         let namespace = env.namespace("own").await?;
-        let scene = Scene::new(&env, of(&[&namespace]))?;
-        let _maps = scene.cache.informer::<ConfigMap>()?;
-        let _web = scene.cache.informer_of(Select::<ConfigMap>::new().labels("app=web"))?;
-        scene.cache.await_synced().await?;
+        let fixture = Fixture::new(&env, cache_options(&[&namespace]))?;
+        let _maps = fixture.cache.informer::<ConfigMap>()?;
+        let _web = fixture.cache.informer_of(Select::<ConfigMap>::new().labels("app=web"))?;
+        fixture.cache.await_synced().await?;
         let key = ObjectKey::new(&namespace, "brief");
         let ours = Query::<ConfigMap>::default().namespace(Some(&namespace)).labels("app=brief")?;
-        scene.gate.hold();
-        Client::new(env.client()?)?.create(&map(&namespace, "brief", "blue")).await?;
-        scene.client.delete_collection(&ours).await?;
-        assert!(is_behind(scene.hasty().get::<ConfigMap>(&key).await, &key));
-        assert!(is_behind(scene.hasty().caught_up().await, &key));
-        scene.gate.open();
-        assert_eq!(scene.client.get::<ConfigMap>(&key).await?, None);
-        scene.client.caught_up().await?;
-        scene.stop().await
+        fixture.gate.hold();
+        Client::new(env.client()?)?.create(&config_map(&namespace, "brief", "blue")).await?;
+        fixture.client.delete_collection(&ours).await?;
+        assert!(is_write_not_observed(fixture.short_wait().get::<ConfigMap>(&key).await, &key));
+        assert!(is_write_not_observed(fixture.short_wait().caught_up().await, &key));
+        fixture.gate.open();
+        assert_eq!(fixture.client.get::<ConfigMap>(&key).await?, None);
+        fixture.client.caught_up().await?;
+        fixture.stop().await
     }
 
-    async fn a_cache_that_ends_lets_its_readers_go_and_denies_nothing(env: Env) -> anyhow::Result<()> {
+    async fn a_stopped_cache_ends_waiting_reads_with_an_error(env: Env) -> anyhow::Result<()> {
         let namespace = env.namespace("own").await?;
-        let (scene, maps) = Scene::of_maps(&env, &namespace).await?;
-        scene.gate.hold();
-        scene.client.create(&map(&namespace, "late", "blue")).await?;
-        let (client, key) = (scene.client.clone(), ObjectKey::new(&namespace, "late"));
+        let (fixture, maps) = Fixture::with_config_maps(&env, &namespace).await?;
+        fixture.gate.hold();
+        fixture.client.create(&config_map(&namespace, "late", "blue")).await?;
+        let (client, key) = (fixture.client.clone(), ObjectKey::new(&namespace, "late"));
         let mut waiting = Box::pin(client.get::<ConfigMap>(&key));
         assert!(futures::poll!(&mut waiting).is_pending());
-        drop(scene.stop);
-        scene.running.await??;
-        let has_ended = |read: &Result<_, Error>| matches!(read, Err(Error::Cache(CacheError::Ended)));
-        assert!(has_ended(&waiting.await.map(drop)), "it was written, and will not be shown");
-        client.create(&map(&namespace, "later", "blue")).await?;
+        drop(fixture.stop);
+        fixture.running.await??;
+        let has_ended = |read: &Result<_, Error>| matches!(read, Err(Error::Cache(CacheError::Closed)));
+        assert!(has_ended(&waiting.await.map(drop)), "the write will not be observed");
+        client.create(&config_map(&namespace, "later", "blue")).await?;
         let key = ObjectKey::new(&namespace, "later");
         assert!(has_ended(&client.get::<ConfigMap>(&key).await.map(drop)));
         assert!(has_ended(&client.list::<ConfigMap>(&Query::default()).await.map(drop)));
         assert!(has_ended(&client.caught_up().await));
-        assert_eq!(client.consistency(Consistency::Ignore).get::<ConfigMap>(&key).await?, None, "what it had");
-        assert_eq!(maps.get(&key)?, None, "what it had");
+        assert_eq!(client.consistency(Consistency::Ignore).get::<ConfigMap>(&key).await?, None, "the last known objects");
+        assert_eq!(maps.get(&key)?, None, "the last known objects");
         assert!(client.live().get::<ConfigMap>(&key).await?.is_some());
         Ok(())
     }
 
-    async fn a_kind_that_is_removed_lets_its_readers_go_and_denies_nothing(env: Env) -> anyhow::Result<()> {
+    async fn a_removed_kind_ends_waiting_reads_with_an_error(env: Env) -> anyhow::Result<()> {
         let namespace = env.namespace("own").await?;
-        let (scene, maps) = Scene::of_maps(&env, &namespace).await?;
-        scene.gate.hold();
-        let key = ObjectKey::of(&scene.client.create(&map(&namespace, "late", "blue")).await?);
-        let (client, wanted) = (scene.client.clone(), key.clone());
+        let (fixture, maps) = Fixture::with_config_maps(&env, &namespace).await?;
+        fixture.gate.hold();
+        let key = ObjectKey::of(&fixture.client.create(&config_map(&namespace, "late", "blue")).await?);
+        let (client, wanted) = (fixture.client.clone(), key.clone());
         let mut waiting = Box::pin(client.get::<ConfigMap>(&wanted));
         assert!(futures::poll!(&mut waiting).is_pending());
-        scene.cache.remove(maps.gvk()).await;
+        fixture.cache.remove(maps.gvk()).await;
         let read = waiting.await;
         assert!(matches!(read, Err(Error::Cache(CacheError::Removed { .. }))), "{read:?}");
         let read = client.get::<ConfigMap>(&key).await;
         assert!(matches!(read, Err(Error::Cache(CacheError::NotCached { .. }))), "{read:?}");
         client.caught_up().await?;
-        scene.stop().await
+        fixture.stop().await
     }
 
-    async fn a_transform_of_metadata_keeps_no_read_waiting(env: Env) -> anyhow::Result<()> {
+    async fn a_transform_that_drops_metadata_does_not_block_reads(env: Env) -> anyhow::Result<()> {
         let namespace = env.namespace("own").await?;
         let bare = |map: &mut ConfigMap| {
             map.metadata = ObjectMeta { labels: map.metadata.labels.take(), ..ObjectMeta::default() };
         };
         let kinds = vec![Select::<ConfigMap>::new().transform(bare).into()];
-        let scene = Scene::new(&env, CacheOptions { kinds, ..of(&[&namespace]) })?;
-        let _maps = scene.cache.informer::<ConfigMap>()?;
-        scene.cache.await_synced().await?;
-        let mut stays = map(&namespace, "stays", "blue");
+        let fixture = Fixture::new(&env, CacheOptions { kinds, ..cache_options(&[&namespace]) })?;
+        let _maps = fixture.cache.informer::<ConfigMap>()?;
+        fixture.cache.await_synced().await?;
+        let mut stays = config_map(&namespace, "stays", "blue");
         stays.metadata.finalizers = Some(vec!["example.com/own-writes".into()]);
-        let key = ObjectKey::of(&scene.client.create(&stays).await?);
+        let key = ObjectKey::of(&fixture.client.create(&stays).await?);
         let all = Query::<ConfigMap>::default().namespace(Some(&namespace)).labels("app=stays")?;
-        scene.client.delete_collection(&all).await?;
-        let left = scene.client.get::<ConfigMap>(&key).await?.expect("it has a finalizer");
-        assert_eq!((left.metadata.deletion_timestamp.is_some(), &left.metadata.finalizers), (true, &stays.metadata.finalizers));
+        fixture.client.delete_collection(&all).await?;
+        let remaining = fixture.client.get::<ConfigMap>(&key).await?.expect("it has a finalizer");
+        assert_eq!((remaining.metadata.deletion_timestamp.is_some(), &remaining.metadata.finalizers), (true, &stays.metadata.finalizers));
         let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        scene.client.patch::<ConfigMap>(&key, &free).await?;
-        assert_eq!(scene.client.get::<ConfigMap>(&key).await?, None);
-        scene.stop().await
+        fixture.client.patch::<ConfigMap>(&key, &free).await?;
+        assert_eq!(fixture.client.get::<ConfigMap>(&key).await?, None);
+        fixture.stop().await
     }
 }

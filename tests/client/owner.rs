@@ -1,16 +1,16 @@
-//! Owners, as the server takes them.
+//! Tests of owner references on both servers.
 
-use super::support::{live, map};
+use super::support::{config_map, live};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use std::time::Duration;
 use steersman::{client::owner, object::ObjectKey, testing::Env};
 
 steersman::env_test! {
-    async fn a_child_goes_with_the_last_of_its_owners(env: Env) -> anyhow::Result<()> {
+    async fn a_child_is_deleted_with_its_last_owner(env: Env) -> anyhow::Result<()> {
         let (client, namespace) = live(&env).await?;
-        let first = client.create(&map(&namespace, "first", "blue")).await?;
-        let second = client.create(&map(&namespace, "second", "blue")).await?;
-        let mut child = map(&namespace, "child", "blue");
+        let first = client.create(&config_map(&namespace, "first", "blue")).await?;
+        let second = client.create(&config_map(&namespace, "second", "blue")).await?;
+        let mut child = config_map(&namespace, "child", "blue");
         owner::set_controller(&first, &mut child)?;
         owner::add(&second, &mut child)?;
         let child = client.create(&child).await?;
@@ -32,10 +32,10 @@ steersman::env_test! {
         Ok(())
     }
 
-    async fn an_owner_in_no_namespace_owns_everywhere(env: Env) -> anyhow::Result<()> {
+    async fn a_cluster_scoped_owner_can_own_in_any_namespace(env: Env) -> anyhow::Result<()> {
         let (client, namespace) = live(&env).await?;
         let owner = client.get::<Namespace>(&ObjectKey::cluster_scoped(&namespace)).await?.expect("it was made");
-        let mut child = map(&namespace, "child", "blue");
+        let mut child = config_map(&namespace, "child", "blue");
         owner::set_controller(&*owner, &mut child)?;
         assert!(owner::is_controlled_by(&client.create(&child).await?, &*owner));
         Ok(())

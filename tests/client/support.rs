@@ -1,7 +1,8 @@
-//! What the tests share: clients, objects, a definition, a cache that runs.
+//! Helpers of the client tests: clients, objects, a CRD, and a running cache.
 
 use k8s_openapi::{
-    api::core::v1::ConfigMap, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    api::core::v1::ConfigMap,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{CustomResource, CustomResourceExt};
 use schemars::JsonSchema;
@@ -14,24 +15,24 @@ use steersman::{
 };
 use tokio::{sync::oneshot, task::JoinHandle};
 
-/// A client without a cache, and a namespace of the test's own.
+/// Returns a client without a cache, and a namespace of the test.
 pub(crate) async fn live(env: &Env) -> anyhow::Result<(Client, String)> {
     Ok((Client::new(env.client()?)?, env.namespace("client").await?))
 }
 
-/// A config map with a door of that colour.
-pub(crate) fn map(namespace: &str, name: &str, door: &str) -> ConfigMap {
+/// Returns a config map with data `color`.
+pub(crate) fn config_map(namespace: &str, name: &str, color: &str) -> ConfigMap {
     let map = json!({
-        "metadata": {"namespace": namespace, "name": name, "labels": {"app": name}}, "data": {"door": door},
+        "metadata": {"namespace": namespace, "name": name, "labels": {"app": name}}, "data": {"color": color},
     });
     serde_json::from_value(map).expect("a config map")
 }
 
-pub(crate) fn door(map: &ConfigMap) -> Option<&str> {
-    map.data.as_ref()?.get("door").map(String::as_str)
+pub(crate) fn color(map: &ConfigMap) -> Option<&str> {
+    map.data.as_ref()?.get("color").map(String::as_str)
 }
 
-/// What a shop has to do; of a type, and with a status.
+/// Custom resource with a status.
 #[derive(CustomResource, Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "client.steersman.example",
@@ -54,12 +55,18 @@ pub(crate) struct OrderStatus {
 }
 
 pub(crate) fn order(namespace: &str, name: &str, count: i64) -> Order {
-    let mut order = Order::new(name, OrderSpec { count, note: Some("soon".into()) });
+    let mut order = Order::new(
+        name,
+        OrderSpec {
+            count,
+            note: Some("soon".into()),
+        },
+    );
     order.metadata.namespace = Some(namespace.into());
     order
 }
 
-/// The definition of orders in another group.
+/// Returns the CRD of orders in another group.
 pub(crate) fn definition(group: &str) -> CustomResourceDefinition {
     let mut definition = Order::crd();
     definition.metadata.name = Some(format!("orders.{group}"));
@@ -67,17 +74,20 @@ pub(crate) fn definition(group: &str) -> CustomResourceDefinition {
     definition
 }
 
-/// A cache that runs until it is stopped.
+/// Cache that runs until it is stopped.
 pub(crate) struct Running {
     pub(crate) cache: Cache,
     stop: oneshot::Sender<()>,
     task: JoinHandle<Result<(), CacheError>>,
 }
 
-/// Of some namespaces.
-pub(crate) fn of(namespaces: &[&str]) -> CacheOptions {
+/// Returns the options of a cache of these namespaces.
+pub(crate) fn cache_options(namespaces: &[&str]) -> CacheOptions {
     let these = namespaces.iter().map(|name| (*name).into()).collect();
-    CacheOptions { namespaces: Namespaces::These(these), ..CacheOptions::default() }
+    CacheOptions {
+        namespaces: Namespaces::List(these),
+        ..CacheOptions::default()
+    }
 }
 
 impl Running {

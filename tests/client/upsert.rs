@@ -1,8 +1,8 @@
-//! Objects made as they are wanted, whether they are there or not.
+//! Tests of upserts, which create or update an object.
 
 use super::{
-    calls::{Before, Calls},
-    support::{Running, door, live, map, of},
+    interceptors::{Calls, RunBefore},
+    support::{Running, cache_options, color, config_map, live},
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use kube_core::{DynamicObject, ObjectMeta};
@@ -22,34 +22,36 @@ use steersman::{
     testing::Env,
 };
 
-fn paint(colour: &str) -> impl FnMut(&mut ConfigMap) -> Result<(), BoxError> {
+fn paint(color: &str) -> impl FnMut(&mut ConfigMap) -> Result<(), BoxError> {
     move |map| {
-        map.data.get_or_insert_default().insert("door".into(), colour.into());
+        map.data
+            .get_or_insert_default()
+            .insert("color".into(), color.into());
         Ok(())
     }
 }
 
 steersman::env_test! {
-    async fn an_update_replaces_what_is_there_if_anything_differs(env: Env) -> anyhow::Result<()> {
+    async fn create_or_update_writes_only_differences(env: Env) -> anyhow::Result<()> {
         let (client, namespace) = live(&env).await?;
         let calls = Calls::default();
         let watched = client.intercepted(calls.clone());
-        let named = || ConfigMap { data: None, ..map(&namespace, "colors", "") };
-        for (colour, change, write) in [
+        let named = || ConfigMap { data: None, ..config_map(&namespace, "colors", "") };
+        for (expected_color, expected_change, write) in [
             ("blue", Change::Created, Some("Create")),
             ("blue", Change::None, None),
             ("red", Change::Updated, Some("Update")),
         ] {
-            let (done, given) = watched.create_or_update(named(), paint(colour)).await?;
-            assert_eq!((done, door(&given)), (change, Some(colour)));
+            let (change, object) = watched.create_or_update(named(), paint(expected_color)).await?;
+            assert_eq!((change, color(&object)), (expected_change, Some(expected_color)));
             let expected = ["Get"].into_iter().chain(write).map(|verb| format!("{verb} ConfigMap {namespace}/colors"));
             assert_eq!(calls.take(), expected.collect::<Vec<_>>());
-            assert_eq!(*client.get::<ConfigMap>(&ObjectKey::of(&given)).await?.expect("it was made"), given);
+            assert_eq!(*client.get::<ConfigMap>(&ObjectKey::of(&object)).await?.expect("it was made"), object);
         }
         Ok(())
     }
 
-    async fn what_the_server_has_filled_in_is_no_difference(env: Env) -> anyhow::Result<()> {
+    async fn defaults_of_the_server_are_not_a_difference(env: Env) -> anyhow::Result<()> {
         let (client, namespace) = live(&env).await?;
         let service: Service = serde_json::from_value(json!({
             "metadata": {"namespace": namespace, "name": "web"},
@@ -60,7 +62,7 @@ steersman::env_test! {
                 .create_or_patch(service.clone(), |service| {
                     let spec = service.spec.get_or_insert_default();
                     spec.selector.get_or_insert_default().insert("app".into(), "web".into());
-                    // A list is written as a whole: the server fills in the same again.
+                    // Lists are replaced as a whole, and the server sets the same defaults again.
                     spec.ports = Some(vec![serde_json::from_value(json!({"port": 80}))?]);
                     service.metadata.labels.get_or_insert_default();
                     service.metadata.finalizers.get_or_insert_default();
@@ -72,42 +74,42 @@ steersman::env_test! {
         let calls = Calls::default();
         let client = client.intercepted(calls.clone());
         for expected in [Change::Created, Change::None] {
-            let wanted = map(&namespace, "colors", "blue");
+            let wanted = config_map(&namespace, "colors", "blue");
             let replace = |map: &mut ConfigMap| -> Result<(), BoxError> {
                 *map = wanted.clone();
                 Ok(())
             };
-            let (change, given) = client.create_or_patch(wanted.clone(), replace).await?;
-            assert_eq!(change, expected, "a whole object without what only the server knows");
-            assert!(given.metadata.uid.is_some());
+            let (change, object) = client.create_or_patch(wanted.clone(), replace).await?;
+            assert_eq!(change, expected, "a replacement without the fields set by the server");
+            assert!(object.metadata.uid.is_some());
         }
         assert_eq!(calls.take().len(), 3, "two reads and one write");
         Ok(())
     }
 
-    async fn who_makes_it_in_between_is_not_overrun(env: Env) -> anyhow::Result<()> {
+    async fn create_or_patch_updates_an_object_created_concurrently(env: Env) -> anyhow::Result<()> {
         let (client, namespace) = live(&env).await?;
         let calls = Calls::default();
-        let (theirs, seen, wanted) = (client.clone(), calls.clone(), map(&namespace, "colors", "green"));
-        let racing = client.intercepted(Before(move |verb| {
+        let (theirs, seen, wanted) = (client.clone(), calls.clone(), config_map(&namespace, "colors", "green"));
+        let racing = client.intercepted(RunBefore(move |verb| {
             let (theirs, wanted, seen) = (theirs.clone(), wanted.clone(), seen.clone());
             async move {
                 seen.push(format!("{verb:?}"));
                 if verb == Verb::Create { theirs.create(&wanted).await.map(drop) } else { Ok(()) }
             }
         }));
-        let metadata = ObjectMeta { labels: None, ..map(&namespace, "colors", "").metadata };
+        let metadata = ObjectMeta { labels: None, ..config_map(&namespace, "colors", "").metadata };
         let named = ConfigMap { metadata, ..ConfigMap::default() };
         let mut found = Vec::new();
-        let (change, given) = racing
+        let (change, object) = racing
             .create_or_patch(named.clone(), |map| {
-                found.push(door(map).map(str::to_owned));
+                found.push(color(map).map(str::to_owned));
                 paint("blue")(map)
             })
             .await?;
-        assert_eq!((change, door(&given)), (Change::Updated, Some("blue")));
-        assert_eq!(found, [None, Some("green".to_owned())], "what is theirs is seen");
-        assert_eq!(given.metadata.labels.expect("theirs stay")["app"], "colors");
+        assert_eq!((change, color(&object)), (Change::Updated, Some("blue")));
+        assert_eq!(found, [None, Some("green".to_owned())], "the closure runs again with the concurrent object");
+        assert_eq!(object.metadata.labels.expect("labels are kept")["app"], "colors");
         assert_eq!(calls.take(), ["Get", "Create", "Get", "Patch"]);
 
         client.delete::<ConfigMap>(&ObjectKey::of(&named)).await?;
@@ -116,12 +118,12 @@ steersman::env_test! {
         Ok(())
     }
 
-    async fn who_makes_it_in_between_and_takes_it_away_again_is_told_of(env: Env) -> anyhow::Result<()> {
+    async fn create_or_patch_reports_an_object_created_and_deleted_concurrently(env: Env) -> anyhow::Result<()> {
         let (client, namespace) = live(&env).await?;
-        let colors = map(&namespace, "colors", "green");
+        let colors = config_map(&namespace, "colors", "green");
         let (theirs, wanted, key) = (client.clone(), colors.clone(), ObjectKey::of(&colors));
         let made = Arc::new(AtomicBool::new(false));
-        let racing = client.intercepted(Before(move |verb| {
+        let racing = client.intercepted(RunBefore(move |verb| {
             let (theirs, wanted, key, made) = (theirs.clone(), wanted.clone(), key.clone(), made.clone());
             async move {
                 match verb {
@@ -131,17 +133,17 @@ steersman::env_test! {
                 }
             }
         }));
-        let error = racing.create_or_patch(colors, paint("blue")).await.expect_err("it was there, and is not");
+        let error = racing.create_or_patch(colors, paint("blue")).await.expect_err("created and deleted");
         assert!(error.is_already_exists(), "{error}");
         Ok(())
     }
 
-    async fn who_changes_it_in_between_makes_it_a_conflict(env: Env) -> anyhow::Result<()> {
+    async fn a_concurrent_change_is_a_conflict(env: Env) -> anyhow::Result<()> {
         let (client, namespace) = live(&env).await?;
-        let colors = map(&namespace, "colors", "green");
+        let colors = config_map(&namespace, "colors", "green");
         let key = ObjectKey::of(&client.create(&colors).await?);
         let theirs = client.clone();
-        let racing = client.intercepted(Before(move |verb| {
+        let racing = client.intercepted(RunBefore(move |verb| {
             let (theirs, key) = (theirs.clone(), key.clone());
             async move {
                 if matches!(verb, Verb::Patch | Verb::Update) {
@@ -150,20 +152,20 @@ steersman::env_test! {
                 Ok(())
             }
         }));
-        let error = racing.create_or_patch(colors.clone(), paint("blue")).await.expect_err("theirs came first");
+        let error = racing.create_or_patch(colors.clone(), paint("blue")).await.expect_err("a concurrent write");
         assert!(error.is_conflict(), "{error}");
-        let error = racing.create_or_update(colors.clone(), paint("blue")).await.expect_err("theirs came first");
+        let error = racing.create_or_update(colors.clone(), paint("blue")).await.expect_err("a concurrent write");
         assert!(error.is_conflict(), "{error}");
         assert_eq!(client.create_or_patch(colors, paint("blue")).await?.0, Change::Updated);
         Ok(())
     }
 
-    async fn what_cannot_be_wanted_is_refused_before_it_is_written(env: Env) -> anyhow::Result<()> {
+    async fn invalid_mutations_are_rejected_before_the_write(env: Env) -> anyhow::Result<()> {
         type Mutate = fn(&mut ConfigMap) -> Result<(), BoxError>;
         type Expected = fn(&Error) -> bool;
         let (client, namespace) = live(&env).await?;
         let refusals: [(Mutate, Expected); 3] = [
-            (|_| Err(io::Error::other("no paint").into()), |error| matches!(error, Error::Mutate(_))),
+            (|_| Err(io::Error::other("invalid color").into()), |error| matches!(error, Error::Mutate(_))),
             (
                 |map| {
                     map.metadata.name = Some("other".into());
@@ -181,50 +183,50 @@ steersman::env_test! {
         ];
         let calls = Calls::default();
         let watched = client.intercepted(calls.clone());
-        let colors = map(&namespace, "colors", "green");
+        let colors = config_map(&namespace, "colors", "green");
         for there in [false, true] {
             if there {
                 client.create(&colors).await?;
             }
             for (mutate, expected) in refusals {
-                let patch = watched.create_or_patch(colors.clone(), mutate).await.expect_err("refused");
-                let update = watched.create_or_update(colors.clone(), mutate).await.expect_err("refused");
+                let patch = watched.create_or_patch(colors.clone(), mutate).await.expect_err("rejected");
+                let update = watched.create_or_update(colors.clone(), mutate).await.expect_err("rejected");
                 assert!(expected(&patch) && expected(&update), "{patch}, {update}");
             }
         }
         let metadata = ObjectMeta { name: None, generate_name: Some("colors-".into()), ..colors.metadata.clone() };
         let nameless = ConfigMap { metadata, ..ConfigMap::default() };
-        let error = watched.create_or_patch(nameless, paint("blue")).await.expect_err("which one?");
+        let error = watched.create_or_patch(nameless, paint("blue")).await.expect_err("no name");
         assert!(matches!(error, Error::NoName { .. }), "{error}");
-        let error = watched.status().create_or_patch(colors, paint("blue")).await.expect_err("a part");
+        let error = watched.status().create_or_patch(colors, paint("blue")).await.expect_err("a subresource");
         assert!(matches!(error, Error::Unsupported { .. }), "{error}");
         assert!(calls.take().iter().all(|call| call.starts_with("Get")), "nothing is written");
         Ok(())
     }
 
-    async fn the_namespace_is_the_clients_where_none_is_named(env: Env) -> anyhow::Result<()> {
+    async fn an_upsert_uses_the_namespace_of_the_client(env: Env) -> anyhow::Result<()> {
         let (client, namespace) = live(&env).await?;
         let client = client.namespace(&namespace);
-        let shop = client.create(&map("", "shop", "blue")).await?;
+        let shop = client.create(&config_map("", "shop", "blue")).await?;
         for expected in [Change::Created, Change::None] {
             let own = |map: &mut ConfigMap| -> Result<(), BoxError> { Ok(owner::set_controller(&shop, map)?) };
-            let (change, colors) = client.create_or_patch(map("", "colors", "blue"), own).await?;
+            let (change, colors) = client.create_or_patch(config_map("", "colors", "blue"), own).await?;
             assert_eq!((change, colors.metadata.namespace.as_ref()), (expected, Some(&namespace)));
             assert!(owner::is_controlled_by(&colors, &shop));
         }
         Ok(())
     }
 
-    async fn what_is_there_is_read_as_the_client_reads(env: Env) -> anyhow::Result<()> {
+    async fn an_upsert_reads_from_the_cache_of_the_client(env: Env) -> anyhow::Result<()> {
         let (client, namespace) = live(&env).await?;
-        let running = Running::new(&env, of(&[&namespace]))?;
+        let running = Running::new(&env, cache_options(&[&namespace]))?;
         let maps = running.cache.informer::<ConfigMap>()?;
         let secrets = running.cache.informer_of(Select::dynamic(Secret::static_gvk()))?;
         maps.await_synced().await?;
         secrets.await_synced().await?;
         let cached = client.with_cache(running.cache.clone());
 
-        let colors = map(&namespace, "colors", "green");
+        let colors = config_map(&namespace, "colors", "green");
         let (change, made) = cached.create_or_patch(colors.clone(), paint("blue")).await?;
         assert_eq!(change, Change::Created);
         let known = loop {
@@ -240,14 +242,14 @@ steersman::env_test! {
         };
         assert_eq!(cached.create_or_patch(colors.clone(), keep).await?.0, Change::None);
         assert_eq!(read.as_ref(), Some(&*known));
-        assert!(known.metadata.managed_fields.is_none(), "which the server would have given");
+        assert!(known.metadata.managed_fields.is_none(), "the cache drops managed fields");
 
         let secret: DynamicObject = serde_json::from_value(json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": namespace, "name": "key"},
         }))?;
         assert_eq!(cached.create_or_patch(secret, |_| Ok(())).await?.0, Change::Created);
         let service: Service = serde_json::from_value(json!({"metadata": {"namespace": namespace, "name": "web"}}))?;
-        let error = cached.create_or_patch(service, |_| Ok(())).await.expect_err("it is not kept");
+        let error = cached.create_or_patch(service, |_| Ok(())).await.expect_err("not cached");
         assert!(matches!(error, Error::Cache(CacheError::NotCached { .. })), "{error}");
         running.stop().await
     }

@@ -1,6 +1,6 @@
-//! Objects made as they are wanted, with their status.
+//! Tests of upserts with a status.
 
-use super::{calls::Calls, support::live};
+use super::{interceptors::Calls, support::live};
 use kube_core::{DynamicObject, GroupVersionKind};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -10,15 +10,15 @@ use steersman::{
     testing::{Env, TestServer},
 };
 
-/// An order without anything in it.
+/// Returns an empty order.
 fn web(group: &str, namespace: &str) -> DynamicObject {
     let metadata = json!({"namespace": namespace, "name": "web"});
     let order = json!({"apiVersion": format!("{group}/v1"), "kind": "Order", "metadata": metadata});
     serde_json::from_value(order).expect("an order")
 }
 
-/// Sets what is wanted; a null takes it away.
-fn wants(wanted: &Value) -> impl FnMut(&mut DynamicObject) -> Result<(), BoxError> {
+/// Returns a function that sets these fields. A null removes a field.
+fn set_fields(wanted: &Value) -> impl FnMut(&mut DynamicObject) -> Result<(), BoxError> {
     move |order| {
         for (part, fields) in wanted.as_object().expect("parts") {
             for (field, value) in fields.as_object().expect("fields") {
@@ -29,11 +29,11 @@ fn wants(wanted: &Value) -> impl FnMut(&mut DynamicObject) -> Result<(), BoxErro
     }
 }
 
-/// What is wanted, what is done for it and with which writes, and what there is then.
+/// Wanted fields, expected change, expected writes, and expected object.
 type Step = (Value, Change, &'static [&'static str], Value);
 
-/// `create_or_patch`, step by step.
-async fn walk(
+/// Runs `create_or_patch` for each step.
+async fn run_steps(
     client: &Client,
     group: &str,
     namespace: &str,
@@ -41,26 +41,41 @@ async fn walk(
 ) -> anyhow::Result<()> {
     let calls = Calls::default();
     let watched = client.intercepted(calls.clone());
-    for (wanted, change, writes, then) in steps {
-        let (done, given) = watched.create_or_patch(web(group, namespace), wants(&wanted)).await?;
-        assert_eq!(done, change, "{wanted}");
-        let expected = ["Get"].iter().chain(writes).map(|call| match call.split_once(' ') {
-            Some((verb, part)) => format!("{verb} Order {namespace}/web {part}"),
-            None => format!("{call} Order {namespace}/web"),
-        });
+    for (wanted, expected_change, writes, then) in steps {
+        let (change, object) = watched
+            .create_or_patch(web(group, namespace), set_fields(&wanted))
+            .await?;
+        assert_eq!(change, expected_change, "{wanted}");
+        let expected = ["Get"]
+            .iter()
+            .chain(writes)
+            .map(|call| match call.split_once(' ') {
+                Some((verb, part)) => format!("{verb} Order {namespace}/web {part}"),
+                None => format!("{call} Order {namespace}/web"),
+            });
         assert_eq!(calls.take(), expected.collect::<Vec<_>>(), "{wanted}");
-        let now = client.dynamic(&order(group)).get(&ObjectKey::of(&given)).await?.expect("it was made");
+        let now = client
+            .dynamic(&order(group))
+            .get(&ObjectKey::of(&object))
+            .await?
+            .expect("it was made");
         assert_eq!(now.data, then, "{wanted}");
-        assert_eq!(now.metadata.resource_version, given.metadata.resource_version, "{wanted}");
-        if done != Change::None {
-            assert_eq!(given.data, then, "{wanted}: it is given as it is then");
+        assert_eq!(
+            now.metadata.resource_version, object.metadata.resource_version,
+            "{wanted}"
+        );
+        if change != Change::None {
+            assert_eq!(
+                object.data, then,
+                "{wanted}: the result is the written object"
+            );
         }
     }
     Ok(())
 }
 
-/// Orders, with a status of its own.
-fn apart(group: &str) -> Value {
+/// Returns a CRD of orders with a status subresource.
+fn crd_with_status(group: &str) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -85,10 +100,13 @@ fn apart(group: &str) -> Value {
     })
 }
 
-/// Orders, whose status is a part of the whole.
-fn whole(group: &str) -> Value {
-    let mut definition = apart(group);
-    definition["spec"]["versions"][0].as_object_mut().expect("a version").remove("subresources");
+/// Returns a CRD of orders without a status subresource.
+fn crd_without_status(group: &str) -> Value {
+    let mut definition = crd_with_status(group);
+    definition["spec"]["versions"][0]
+        .as_object_mut()
+        .expect("a version")
+        .remove("subresources");
     definition
 }
 
@@ -97,12 +115,12 @@ fn order(group: &str) -> GroupVersionKind {
 }
 
 steersman::env_test! {
-    async fn a_status_is_written_apart_where_the_server_has_it_apart(env: Env) -> anyhow::Result<()> {
+    async fn a_status_subresource_is_written_separately(env: Env) -> anyhow::Result<()> {
         let (client, namespace) = live(&env).await?;
         let group = "apart.client.example";
-        env.install([apart(group)]).await?;
+        env.install([crd_with_status(group)]).await?;
         let new = json!({"spec": {"count": 1}, "status": {"phase": "New"}});
-        walk(&client, group, &namespace, [
+        run_steps(&client, group, &namespace, [
             (new.clone(), Change::Created, &["Create", "Patch status"][..], new.clone()),
             (new.clone(), Change::None, &[], new),
             (json!({"spec": {"count": 2}}), Change::Updated, &["Patch"],
@@ -118,12 +136,12 @@ steersman::env_test! {
         ]).await
     }
 
-    async fn a_status_is_written_with_the_rest_where_the_server_has_it_so(env: Env) -> anyhow::Result<()> {
+    async fn a_status_without_a_subresource_is_written_with_the_object(env: Env) -> anyhow::Result<()> {
         let (client, namespace) = live(&env).await?;
         let group = "whole.client.example";
-        env.install([whole(group)]).await?;
+        env.install([crd_without_status(group)]).await?;
         let new = json!({"spec": {"count": 1}, "status": {"phase": "New"}});
-        walk(&client, group, &namespace, [
+        run_steps(&client, group, &namespace, [
             (new.clone(), Change::Created, &["Create"][..], new.clone()),
             (new.clone(), Change::None, &[], new),
             (json!({"status": {"phase": "Old"}}), Change::UpdatedStatus, &["Patch"],
@@ -133,24 +151,25 @@ steersman::env_test! {
         ]).await
     }
 
-    async fn a_definition_may_change_where_the_status_is_written(env: Env) -> anyhow::Result<()> {
+    async fn an_upsert_follows_a_crd_that_adds_or_removes_the_status_subresource(env: Env) -> anyhow::Result<()> {
         let (client, namespace) = live(&env).await?;
         let group = "moved.client.example";
         let calls = Calls::default();
         let client = client.intercepted(calls.clone());
-        let definitions = [(1, whole(group), false), (2, apart(group), true), (3, whole(group), false)];
+        let definitions = [(1, crd_without_status(group), false), (2, crd_with_status(group), true), (3, crd_without_status(group), false)];
         for (step, definition, expected) in definitions {
             env.install([definition]).await?;
             if step == 1 {
                 client.create(&web(group, &namespace)).await?;
             }
-            // The server takes its time, and until then may deny or ignore it.
+            // The CRD change takes effect with a delay. Until then, the server may reject or ignore
+            // the write.
             for attempt in 0.. {
                 calls.take();
                 let wanted = json!({"status": {"step": step, "attempt": attempt}});
-                let done = client.create_or_patch(web(group, &namespace), wants(&wanted)).await;
-                let apart = calls.take().pop().is_some_and(|write| write.ends_with("status"));
-                if matches!(done, Ok((Change::UpdatedStatus, _))) && apart == expected {
+                let change = client.create_or_patch(web(group, &namespace), set_fields(&wanted)).await;
+                let crd_with_status = calls.take().pop().is_some_and(|write| write.ends_with("status"));
+                if matches!(change, Ok((Change::UpdatedStatus, _))) && crd_with_status == expected {
                     break;
                 }
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -159,29 +178,29 @@ steersman::env_test! {
         Ok(())
     }
 
-    async fn what_a_server_ignores_is_no_change(env: Env) -> anyhow::Result<()> {
+    async fn an_ignored_status_is_not_a_change(env: Env) -> anyhow::Result<()> {
         let (client, namespace) = live(&env).await?;
         let group = "ignored.client.example";
-        env.install([apart(group)]).await?;
+        env.install([crd_with_status(group)]).await?;
         let wanted = json!({"spec": {"count": 1}, "status": {"phase": "New"}});
-        let (done, made) = client.create_or_update(web(group, &namespace), wants(&wanted)).await?;
-        assert_eq!((done, made.data.get("status")), (Change::Created, None), "a status is not made with the rest");
-        let (done, same) = client.create_or_update(web(group, &namespace), wants(&wanted)).await?;
-        assert_eq!((done, same.metadata.resource_version), (Change::None, made.metadata.resource_version));
+        let (change, made) = client.create_or_update(web(group, &namespace), set_fields(&wanted)).await?;
+        assert_eq!((change, made.data.get("status")), (Change::Created, None), "create ignores a status");
+        let (change, same) = client.create_or_update(web(group, &namespace), set_fields(&wanted)).await?;
+        assert_eq!((change, same.metadata.resource_version), (Change::None, made.metadata.resource_version));
         Ok(())
     }
 
-    async fn a_dry_run_says_what_would_be_done(env: Env) -> anyhow::Result<()> {
+    async fn a_dry_run_returns_the_change(env: Env) -> anyhow::Result<()> {
         let (client, namespace) = live(&env).await?;
         let group = "dry.client.example";
-        env.install([apart(group)]).await?;
+        env.install([crd_with_status(group)]).await?;
         let wanted = |count: i64| json!({"spec": {"count": count}, "status": {"phase": count.to_string()}});
         let (dry, orders, key) = (client.dry_run(), client.dynamic(&order(group)), ObjectKey::new(&namespace, "web"));
-        assert_eq!(dry.create_or_patch(web(group, &namespace), wants(&wanted(1))).await?.0, Change::Created);
+        assert_eq!(dry.create_or_patch(web(group, &namespace), set_fields(&wanted(1))).await?.0, Change::Created);
         assert!(orders.get(&key).await?.is_none());
-        client.create_or_patch(web(group, &namespace), wants(&wanted(1))).await?;
-        assert_eq!(dry.create_or_patch(web(group, &namespace), wants(&wanted(2))).await?.0, Change::Both);
-        assert_eq!(dry.create_or_update(web(group, &namespace), wants(&wanted(2))).await?.0, Change::Updated);
+        client.create_or_patch(web(group, &namespace), set_fields(&wanted(1))).await?;
+        assert_eq!(dry.create_or_patch(web(group, &namespace), set_fields(&wanted(2))).await?.0, Change::Both);
+        assert_eq!(dry.create_or_update(web(group, &namespace), set_fields(&wanted(2))).await?.0, Change::Updated);
         assert_eq!(orders.get(&key).await?.expect("it was made").data, wanted(1));
         Ok(())
     }

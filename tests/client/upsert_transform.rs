@@ -1,9 +1,11 @@
-//! Objects made as they are wanted, where the cache leaves a part of them out: on the server it stays.
+//! Tests of upserts with a cache that transforms objects.
+//!
+//! Omitted fields stay on the server.
 
 use super::{
-    calls::Calls,
-    held::Gate,
-    support::{Running, door, live, map, of},
+    interceptors::Calls,
+    support::{Running, cache_options, color, config_map, live},
+    watch_gate::WatchGate,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use serde_json::json;
@@ -17,97 +19,123 @@ use steersman::{
 
 const APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Empties what is not read, and leaves it empty. Of the data only the door is left.
-fn reduce(map: &mut ConfigMap) {
+/// Empties fields that the test does not read.
+///
+/// Of the data, only the color is left.
+fn drop_fields(map: &mut ConfigMap) {
     let metadata = &mut map.metadata;
-    metadata.annotations.iter_mut().for_each(|annotations| drop(annotations.remove(APPLIED)));
+    metadata
+        .annotations
+        .iter_mut()
+        .for_each(|annotations| drop(annotations.remove(APPLIED)));
     metadata.labels.iter_mut().for_each(BTreeMap::clear);
     metadata.owner_references.iter_mut().for_each(Vec::clear);
-    map.data.iter_mut().for_each(|data| data.retain(|what, _| what == "door"));
+    map.data
+        .iter_mut()
+        .for_each(|data| data.retain(|name, _| name == "color"));
 }
 
-fn reducing(namespace: &str) -> CacheOptions {
-    CacheOptions { kinds: vec![Select::<ConfigMap>::new().transform(reduce).into()], ..of(&[namespace]) }
+fn reducing_options(namespace: &str) -> CacheOptions {
+    CacheOptions {
+        kinds: vec![Select::<ConfigMap>::new().transform(drop_fields).into()],
+        ..cache_options(&[namespace])
+    }
 }
 
-/// A cache that reduces config maps, and a client that reads from it.
-async fn reduced(env: &Env, namespace: &str) -> anyhow::Result<(Running, Informer<ConfigMap>, Client)> {
-    let running = Running::new(env, reducing(namespace))?;
+/// Runs a cache that reduces config maps, and a client that reads from it.
+async fn start_reduced(
+    env: &Env,
+    namespace: &str,
+) -> anyhow::Result<(Running, Informer<ConfigMap>, Client)> {
+    let running = Running::new(env, reducing_options(namespace))?;
     let maps = running.cache.informer::<ConfigMap>()?;
     maps.await_synced().await?;
     let client = Client::new(env.client()?)?.with_cache(running.cache.clone());
     Ok((running, maps, client))
 }
 
-/// An object of which the cache has little.
+/// Creates an object of which the cache keeps little.
 async fn made(client: &Client, namespace: &str) -> anyhow::Result<ConfigMap> {
-    let shop = client.create(&map(namespace, "shop", "blue")).await?;
-    let mut colors = map(namespace, "colors", "blue");
+    let shop = client
+        .create(&config_map(namespace, "shop", "blue"))
+        .await?;
+    let mut colors = config_map(namespace, "colors", "blue");
     colors.metadata.annotations = Some([(APPLIED.to_owned(), "{}".to_owned())].into());
-    colors.data.get_or_insert_default().insert("roof".into(), "grey".into());
+    colors
+        .data
+        .get_or_insert_default()
+        .insert("roof".into(), "grey".into());
     owner::set_controller(&shop, &mut colors)?;
     Ok(client.create(&colors).await?)
 }
 
-/// All of it but the door and what each write changes.
+/// Returns the object without the color and the fields that each write changes.
 fn rest(map: &ConfigMap) -> ConfigMap {
     let mut rest = map.clone();
-    rest.data.iter_mut().for_each(|data| drop(data.remove("door")));
+    rest.data
+        .iter_mut()
+        .for_each(|data| drop(data.remove("color")));
     (rest.metadata.resource_version, rest.metadata.managed_fields) = (None, None);
     rest
 }
 
 fn named(namespace: &str) -> ConfigMap {
-    let mut named = map(namespace, "colors", "");
+    let mut named = config_map(namespace, "colors", "");
     (named.data, named.metadata.labels) = (None, None);
     named
 }
 
-fn paint(colour: &str) -> impl FnMut(&mut ConfigMap) -> Result<(), BoxError> {
+fn paint(color: &str) -> impl FnMut(&mut ConfigMap) -> Result<(), BoxError> {
     move |map| {
-        map.data.get_or_insert_default().insert("door".into(), colour.into());
+        map.data
+            .get_or_insert_default()
+            .insert("color".into(), color.into());
         Ok(())
     }
 }
 
 fn verbs(calls: &Calls) -> Vec<String> {
-    calls.take().iter().filter_map(|call| call.split(' ').next().map(str::to_owned)).collect()
+    calls
+        .take()
+        .iter()
+        .filter_map(|call| call.split(' ').next().map(str::to_owned))
+        .collect()
 }
 
 steersman::env_test! {
-    async fn what_a_transform_has_emptied_is_not_taken_away(env: Env) -> anyhow::Result<()> {
+    async fn an_upsert_keeps_fields_that_a_transform_emptied(env: Env) -> anyhow::Result<()> {
         let (live, namespace) = live(&env).await?;
-        let (running, maps, client) = reduced(&env, &namespace).await?;
+        let (running, maps, client) = start_reduced(&env, &namespace).await?;
         let made = made(&client, &namespace).await?;
         let key = ObjectKey::of(&made);
         let calls = Calls::default();
         let watched = client.intercepted(calls.clone());
         assert_eq!(watched.create_or_patch(named(&namespace), |_| Ok(())).await?.0, Change::None);
         assert_eq!(watched.create_or_update(named(&namespace), |_| Ok(())).await?.0, Change::None);
-        assert_eq!(verbs(&calls), ["Get", "Get"], "nothing is wanted, and nothing sent");
+        assert_eq!(verbs(&calls), ["Get", "Get"], "no difference, no write");
         let kept = maps.get(&key)?.expect("it was made");
-        assert!(kept.metadata.annotations.as_ref().is_some_and(BTreeMap::is_empty), "it is there, and empty");
+        assert!(kept.metadata.annotations.as_ref().is_some_and(BTreeMap::is_empty), "the transform left an empty map");
         assert_eq!(*live.get::<ConfigMap>(&key).await?.expect("it was made"), made);
         running.stop().await
     }
 
-    async fn what_a_transform_has_left_out_stays_when_something_else_is_written(env: Env) -> anyhow::Result<()> {
+    async fn an_upsert_of_other_fields_keeps_those_that_a_transform_dropped(env: Env) -> anyhow::Result<()> {
         let (live, namespace) = live(&env).await?;
-        let (running, _maps, client) = reduced(&env, &namespace).await?;
+        let (running, _maps, client) = start_reduced(&env, &namespace).await?;
         let made = made(&client, &namespace).await?;
         let calls = Calls::default();
         let watched = client.intercepted(calls.clone());
-        let is = async |colour: &str| -> anyhow::Result<()> {
+        let assert_color = async |expected: &str| -> anyhow::Result<()> {
             let now = live.get::<ConfigMap>(&ObjectKey::of(&made)).await?.expect("it was made");
-            assert_eq!((door(&now), rest(&now)), (Some(colour), rest(&made)));
+            assert_eq!((color(&now), rest(&now)), (Some(expected), rest(&made)));
             Ok(())
         };
         assert_eq!(watched.create_or_patch(named(&namespace), paint("red")).await?.0, Change::Updated);
-        assert_eq!(verbs(&calls), ["Get", "Patch"], "a field is sent by itself");
-        is("red").await?;
+        assert_eq!(verbs(&calls), ["Get", "Patch"], "a patch contains only the field");
+        assert_color("red").await?;
         assert_eq!(watched.create_or_update(named(&namespace), paint("green")).await?.0, Change::Updated);
-        assert_eq!(verbs(&calls), ["Get", "Get", "Update"], "what is replaced is the whole object");
-        is("green").await?;
+        assert_eq!(verbs(&calls), ["Get", "Get", "Update"], "an update needs the whole object");
+        assert_color("green").await?;
 
         let label = |map: &mut ConfigMap| -> Result<(), BoxError> {
             map.metadata.labels.get_or_insert_default().insert("tier".into(), "front".into());
@@ -119,11 +147,11 @@ steersman::env_test! {
         running.stop().await
     }
 
-    async fn a_list_that_a_transform_has_shortened_is_read_whole_before_it_is_written(env: Env) -> anyhow::Result<()> {
+    async fn an_upsert_reads_a_shortened_list_from_the_server_before_it_writes(env: Env) -> anyhow::Result<()> {
         let (_, namespace) = live(&env).await?;
-        let (running, _maps, client) = reduced(&env, &namespace).await?;
+        let (running, _maps, client) = start_reduced(&env, &namespace).await?;
         let made = made(&client, &namespace).await?;
-        let other = client.create(&map(&namespace, "other", "blue")).await?;
+        let other = client.create(&config_map(&namespace, "other", "blue")).await?;
         let calls = Calls::default();
         let watched = client.intercepted(calls.clone());
         let mut seen = Vec::new();
@@ -135,27 +163,27 @@ steersman::env_test! {
             .await?;
         assert_eq!(change, Change::Updated);
         assert_eq!(verbs(&calls), ["Get", "Get", "Patch"]);
-        assert_eq!(seen, [0, 1], "first as it is here, then as it is there");
+        assert_eq!(seen, [0, 1], "first the cached object, then the live one");
         let owners = |map: &ConfigMap| -> Vec<String> {
             map.metadata.owner_references.iter().flatten().map(|owner| owner.name.clone()).collect()
         };
         assert_eq!(owners(&made), ["shop"]);
         assert_eq!(owners(&owned), ["shop", "other"]);
 
-        // The same of metadata alone, which is read from the same informer.
-        let third = client.create(&map(&namespace, "third", "blue")).await?;
+        // The same for a metadata-only object, which is read from the same informer.
+        let third = client.create(&config_map(&namespace, "third", "blue")).await?;
         let metadata = Metadata::<ConfigMap> { types: None, metadata: named(&namespace).metadata, _phantom: PhantomData };
         let (_, owned) = watched.create_or_patch(metadata, |map| Ok(owner::add(&third, map)?)).await?;
         assert_eq!(owned.metadata.owner_references.map(|owners| owners.len()), Some(3));
         running.stop().await
     }
 
-    async fn a_transform_of_metadata_leaves_the_lists_of_bodies_whole(env: Env) -> anyhow::Result<()> {
+    async fn a_metadata_transform_does_not_require_a_live_read(env: Env) -> anyhow::Result<()> {
         let (client, namespace) = live(&env).await?;
         let transform = MetadataTransform::new(|object| {
             object.metadata.annotations.iter_mut().for_each(|annotations| drop(annotations.remove(APPLIED)));
         });
-        let running = Running::new(&env, CacheOptions { transform: Some(transform), ..of(&[&namespace]) })?;
+        let running = Running::new(&env, CacheOptions { transform: Some(transform), ..cache_options(&[&namespace]) })?;
         let services = running.cache.informer::<Service>()?;
         services.await_synced().await?;
         let calls = Calls::default();
@@ -175,15 +203,15 @@ steersman::env_test! {
             })
             .await?;
         assert_eq!(change, Change::Updated);
-        assert_eq!(verbs(&calls), ["Get", "Patch"], "nothing is left out of it");
+        assert_eq!(verbs(&calls), ["Get", "Patch"], "the body is complete");
         assert!(web.metadata.annotations.is_some_and(|annotations| annotations.contains_key(APPLIED)));
         running.stop().await
     }
 
-    async fn what_is_gone_when_it_is_read_whole_is_not_found(env: Env) -> anyhow::Result<()> {
+    async fn an_upsert_of_an_object_deleted_on_the_server_is_not_found(env: Env) -> anyhow::Result<()> {
         let (live, namespace) = live(&env).await?;
-        let gate = Gate::new(Duration::ZERO);
-        let cache = Cache::new(gate.before(env.client()?), reducing(&namespace))?;
+        let gate = WatchGate::new(Duration::ZERO);
+        let cache = Cache::new(gate.wrap(env.client()?), reducing_options(&namespace))?;
         let running = tokio::spawn(cache.clone().run_until(std::future::pending()));
         let maps = cache.informer::<ConfigMap>()?;
         maps.await_synced().await?;
@@ -193,8 +221,8 @@ steersman::env_test! {
         gate.hold();
         live.delete::<ConfigMap>(&key).await?;
         let calls = Calls::default();
-        let hasty = client.consistency(Consistency::Ignore).intercepted(calls.clone());
-        let error = hasty.create_or_update(named(&namespace), paint("red")).await.expect_err("it is gone");
+        let short_wait = client.consistency(Consistency::Ignore).intercepted(calls.clone());
+        let error = short_wait.create_or_update(named(&namespace), paint("red")).await.expect_err("deleted");
         assert!(error.is_not_found(), "{error}");
         assert_eq!(verbs(&calls), ["Get", "Get", "Update"]);
         running.abort();

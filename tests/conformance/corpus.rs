@@ -1,6 +1,7 @@
-//! The corpus of every fuzz target in `fuzz/`, without libFuzzer.
+//! Runs the corpus of every fuzz target in `fuzz/` without libFuzzer.
 //!
-//! A new target needs a body, a corpus and a line in [`TARGETS`]. An input that crashed a target is added to its corpus.
+//! A new target needs a body, a corpus and a line in [`TARGETS`]. Add inputs that crashed a target
+//! to its corpus.
 
 use std::{collections::BTreeSet, fs, path::Path};
 use steersman::fuzz as framework;
@@ -26,22 +27,32 @@ fn selectors(data: &[u8]) {
     server::selectors(data);
 }
 
-/// Returns the names of what is in a directory of `fuzz/`.
+/// Returns the names of the entries in a directory of `fuzz/`.
 fn names(directory: &str) -> BTreeSet<String> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz").join(directory);
-    let entries =
-        fs::read_dir(&directory).unwrap_or_else(|error| panic!("cannot read {}: {error}", directory.display()));
-    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fuzz")
+        .join(directory);
+    let entries = fs::read_dir(&directory)
+        .unwrap_or_else(|error| panic!("cannot read {}: {error}", directory.display()));
+    entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
 }
 
 fn run(target: &str) {
-    let (_, body) = TARGETS.iter().find(|(name, _)| *name == target).expect("a target");
+    let (_, body) = TARGETS
+        .iter()
+        .find(|(name, _)| *name == target)
+        .expect("a target");
     let inputs = names(&format!("corpus/{target}"));
     assert!(!inputs.is_empty());
     for input in inputs {
-        // Shown only if it fails.
+        // Printed only if the test fails.
         println!("fuzz/corpus/{target}/{input}");
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target).join(input);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("fuzz/corpus")
+            .join(target)
+            .join(input);
         body(&fs::read(path).unwrap());
     }
 }

@@ -1,19 +1,23 @@
-//! The embedded API server held against the real one: the same cases on both, answers compared field by field.
+//! Conformance suite: the same requests to the embedded API server and to a real kube-apiserver,
+//! with responses compared field by field.
 //!
-//! Cases are data (`cases/`, the language is in `script`) or code on kube-rs (`code`). What the real server answered is kept in `golden/`;
-//! the embedded one is held against it on every run, and where the real server's binaries are, the real one too.
-//! The corpora of the fuzz targets (`corpus`) run here because they need both packages.
-//! Generated sequences of operations (`generated`) run on both at once. What may differ stands in `apiserver/DIFFERENCES.md`.
+//! Cases are data (`cases/`, in the language of `script`) or code on kube-rs (`code`). `golden/`
+//! holds the recorded responses of the real server. Every run compares the embedded server with
+//! them, and the real server too if its binaries are available. Generated sequences of operations
+//! (`generated`) run on both servers at once. `apiserver/DIFFERENCES.md` lists the known
+//! differences.
 //!
-//! `cargo xtask conformance` runs it with the real server, `cargo xtask conformance --record` writes the goldens anew.
+//! `cargo xtask conformance` runs the suite with the real server. With `--record` it records the
+//! golden files again. The corpora of the fuzz targets (`corpus`) run here because they need both
+//! packages.
 
 mod code;
 mod corpus;
 mod differences;
 mod generated;
 mod golden;
-mod normal;
-mod run;
+mod normalize;
+mod runner;
 mod script;
 mod servers;
 mod suite;

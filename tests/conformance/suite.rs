@@ -1,11 +1,11 @@
-//! Runs every case, on the embedded server and on the real one, and sums up.
+//! Runs every case on the embedded server and on the real one, and reports the differences.
 
 use crate::{
     code,
-    differences::{self, Difference, Known, MOST},
+    differences::{self, Difference, KnownDifference, MAX_KNOWN},
     golden::{self, Golden},
-    normal::normalise,
-    run::{self, Names, Transcript},
+    normalize::normalize,
+    runner::{self, Names, Transcript},
     script, servers,
 };
 use futures::{StreamExt, stream};
@@ -18,12 +18,14 @@ use std::{
 };
 use tokio::runtime;
 
-/// Part of the name of the cases, or the sheet, to run; all if it is not set.
+/// Environment variable with a part of the names of the cases or case files to run. All run if it
+/// is not set.
 const ONLY: &str = "STEERSMAN_CONFORMANCE_ONLY";
-/// Cases that run at once: the real server waits for its disk and its caches, not for the processor.
-const AT_ONCE: usize = 8;
+/// Number of cases that run concurrently. The real server waits for its disk and caches, not for
+/// the CPU.
+const CONCURRENCY: usize = 8;
 
-/// What is run: steps of a file, or code.
+/// A case: steps of a file, or code.
 enum Case {
     Script(script::Case),
     Code(&'static code::Case),
@@ -38,215 +40,335 @@ impl Case {
     }
 
     async fn run(&self, client: &Client) -> Transcript {
-        let names = Names::new(&servers::word());
-        run::namespaces(client, &names).await;
+        let names = Names::new(&servers::unique_word());
+        runner::create_namespaces(client, &names).await;
         let transcript = match self {
-            Self::Script(case) => run::run(client, case, &names).await,
+            Self::Script(case) => runner::run(client, case, &names).await,
             Self::Code((_, case)) => case(client.clone(), names.clone()).await,
         };
-        normalise(transcript, &names)
+        normalize(transcript, &names)
     }
 }
 
-/// Cases that belong together, and what the real server answered to them.
-struct Sheet {
+/// Cases of one file, with the recorded responses of the real server.
+struct CaseFile {
     name: String,
     cases: Vec<Case>,
     golden: Golden,
 }
 
-fn folder(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/conformance").join(name)
+fn directory(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/conformance")
+        .join(name)
 }
 
-fn golden_path(sheet: &str) -> PathBuf {
-    folder("golden").join(format!("{sheet}.txt"))
+fn golden_path(case_file: &str) -> PathBuf {
+    directory("golden").join(format!("{case_file}.txt"))
 }
 
-fn sheets() -> Vec<Sheet> {
-    let mut files: Vec<_> =
-        fs::read_dir(folder("cases")).expect("the cases").map(|file| file.expect("a file").path()).collect();
+fn case_files() -> Vec<CaseFile> {
+    let mut files: Vec<_> = fs::read_dir(directory("cases"))
+        .expect("the cases")
+        .map(|file| file.expect("a file").path())
+        .collect();
     files.sort();
-    let mut sheets = vec![sheet("code", code::CASES.iter().map(Case::Code))];
+    let mut case_files = vec![case_file("code", code::CASES.iter().map(Case::Code))];
     for file in files {
         let name = file.file_stem().expect("a name").to_string_lossy();
         let text = fs::read_to_string(&file).expect("a readable file");
-        let cases = script::parse(&text).unwrap_or_else(|mistake| panic!("{}: {mistake}", file.display()));
-        sheets.push(sheet(&name, cases.into_iter().map(Case::Script)));
+        let cases =
+            script::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        case_files.push(case_file(&name, cases.into_iter().map(Case::Script)));
     }
     let mut seen = BTreeSet::new();
-    for case in sheets.iter().flat_map(|sheet| &sheet.cases) {
-        assert!(seen.insert(case.id()), "{}: there are two cases of that name", case.id());
+    for case in case_files.iter().flat_map(|case_file| &case_file.cases) {
+        assert!(
+            seen.insert(case.id()),
+            "{}: two cases have this name",
+            case.id()
+        );
     }
-    sheets
+    case_files
 }
 
-/// With those of the cases that are asked for.
-fn sheet(name: &str, cases: impl Iterator<Item = Case>) -> Sheet {
+/// Returns a file with the cases that `STEERSMAN_CONFORMANCE_ONLY` selects.
+fn case_file(name: &str, cases: impl Iterator<Item = Case>) -> CaseFile {
     let only = std::env::var(ONLY).unwrap_or_default();
-    let cases = cases.filter(|case| case.id().contains(&only) || name.contains(&only)).collect();
+    let cases = cases
+        .filter(|case| case.id().contains(&only) || name.contains(&only))
+        .collect();
     let golden = fs::read_to_string(golden_path(name)).unwrap_or_default();
-    let golden = golden::read(&golden).unwrap_or_else(|mistake| {
-        panic!("golden/{name}.txt: {mistake}; remove the file, and `cargo xtask conformance --record` writes it anew")
+    let golden = golden::read(&golden).unwrap_or_else(|error| {
+        panic!("cannot parse golden/{name}.txt: {error}; remove the file and run `cargo xtask conformance --record`")
     });
-    Sheet { name: name.into(), cases, golden }
+    CaseFile {
+        name: name.into(),
+        cases,
+        golden,
+    }
 }
 
 fn is_recording() -> bool {
     std::env::var("STEERSMAN_CONFORMANCE").is_ok_and(|mode| mode == "record")
 }
 
-/// The transcripts of all cases, by id.
-async fn all<'a, F: Future<Output = Transcript>>(
-    sheets: &'a [Sheet],
-    on: impl Fn(&'a Case) -> F,
+/// Runs all cases concurrently and returns their transcripts by id.
+async fn run_all<'a, F: Future<Output = Transcript>>(
+    case_files: &'a [CaseFile],
+    run_case: impl Fn(&'a Case) -> F,
 ) -> BTreeMap<&'a str, Transcript> {
-    let cases = sheets.iter().flat_map(|sheet| &sheet.cases);
+    let cases = case_files.iter().flat_map(|case_file| &case_file.cases);
     stream::iter(cases)
         .map(|case| {
-            let run = on(case);
+            let run = run_case(case);
             async move { (case.id(), run.await) }
         })
-        .buffer_unordered(AT_ONCE)
+        .buffer_unordered(CONCURRENCY)
         .collect()
         .await
 }
 
-/// The real server's answers, if there is one.
-fn on_the_real_server(sheets: &[Sheet]) -> Option<BTreeMap<&str, Transcript>> {
-    let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+/// Returns the transcripts of the real server, `None` if it is not available.
+fn run_on_real_server(case_files: &[CaseFile]) -> Option<BTreeMap<&str, Transcript>> {
+    let runtime = runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
     runtime.block_on(async {
-        let real = servers::real().await?;
-        Some(all(sheets, |case| case.run(&real)).await)
+        let real = servers::connect_real().await?;
+        Some(run_all(case_files, |case| case.run(&real)).await)
     })
 }
 
-/// Each case on a server of its own. Time is virtual: what waits for it does not wait.
-fn on_the_embedded_server(sheets: &[Sheet]) -> BTreeMap<&str, Transcript> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
+/// Returns the transcripts of the embedded server. Each case runs on a fork of its own, on paused
+/// time.
+fn run_on_embedded_server(case_files: &[CaseFile]) -> BTreeMap<&str, Transcript> {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
     runtime.block_on(async {
-        let embedded = servers::embedded().await;
-        all(sheets, |case| async { case.run(&servers::client_of(&embedded.fork())).await }).await
+        let embedded = servers::start_embedded().await;
+        run_all(case_files, |case| async {
+            case.run(&servers::client(&embedded.fork())).await
+        })
+        .await
     })
 }
 
 #[test]
-fn every_case_is_answered_as_the_real_server_does() {
-    let mut sheets = sheets();
+fn every_case_gets_the_responses_of_the_real_server() {
+    let mut case_files = case_files();
     let mut report = Report::default();
-    if let Some(answers) = on_the_real_server(&sheets) {
+    if let Some(transcripts) = run_on_real_server(&case_files) {
         if is_recording() {
-            record(&sheets, answers);
-            sheets = self::sheets();
+            record(&case_files, transcripts);
+            case_files = self::case_files();
         } else {
-            for sheet in &sheets {
-                for case in &sheet.cases {
-                    report.add("the real server", sheet, case, &answers[case.id()], &[]);
+            for case_file in &case_files {
+                for case in &case_file.cases {
+                    report.add(
+                        "the real server",
+                        case_file,
+                        case,
+                        &transcripts[case.id()],
+                        &[],
+                    );
                 }
             }
         }
     }
 
-    let answers = on_the_embedded_server(&sheets);
-    let listed = fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("apiserver/DIFFERENCES.md"));
-    let listed =
-        differences::known(&listed.expect("the list of differences")).unwrap_or_else(|mistake| panic!("{mistake}"));
-    for sheet in &sheets {
-        for case in &sheet.cases {
-            report.add("the embedded server", sheet, case, &answers[case.id()], &listed);
+    let transcripts = run_on_embedded_server(&case_files);
+    let known_differences = fs::read_to_string(
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("apiserver/DIFFERENCES.md"),
+    );
+    let known_differences =
+        differences::parse_known(&known_differences.expect("a readable DIFFERENCES.md"))
+            .unwrap_or_else(|error| panic!("{error}"));
+    for case_file in &case_files {
+        for case in &case_file.cases {
+            report.add(
+                "the embedded server",
+                case_file,
+                case,
+                &transcripts[case.id()],
+                &known_differences,
+            );
         }
     }
-    report.end(&sheets, &listed);
+    report.finish(&case_files, &known_differences);
 }
 
-/// New goldens for the cases that ran; those of cases that are gone go too.
-fn record(sheets: &[Sheet], mut answers: BTreeMap<&str, Transcript>) {
-    let waited: Vec<_> = answers.iter().filter(|(_, transcript)| transcript.gave_up()).map(|(id, _)| *id).collect();
-    assert!(waited.is_empty(), "nothing is recorded: these waited for what never came: {}", waited.join(", "));
-    for sheet in sheets {
-        let mut golden = sheet.golden.clone();
+/// Writes the golden files of the cases that ran and removes those of deleted cases.
+fn record(case_files: &[CaseFile], mut transcripts: BTreeMap<&str, Transcript>) {
+    let timed_out: Vec<_> = transcripts
+        .iter()
+        .filter(|(_, transcript)| transcript.timed_out())
+        .map(|(id, _)| *id)
+        .collect();
+    assert!(
+        timed_out.is_empty(),
+        "cannot record: these cases timed out while waiting: {}",
+        timed_out.join(", ")
+    );
+    for case_file in case_files {
+        let mut golden = case_file.golden.clone();
         if std::env::var_os(ONLY).is_none() {
             golden.clear();
         }
-        for case in &sheet.cases {
-            golden.insert(case.id().into(), answers.remove(case.id()).expect("an answer to each"));
+        for case in &case_file.cases {
+            golden.insert(
+                case.id().into(),
+                transcripts
+                    .remove(case.id())
+                    .expect("a transcript of each case"),
+            );
         }
-        fs::write(golden_path(&sheet.name), golden::write(&golden)).expect("goldens can be written");
+        fs::write(golden_path(&case_file.name), golden::write(&golden))
+            .expect("a writable golden file");
     }
     if std::env::var_os(ONLY).is_none() {
-        for file in files_of_no_sheet(sheets) {
-            fs::remove_file(file).expect("goldens can be removed");
+        for file in stale_golden_files(case_files) {
+            fs::remove_file(file).expect("a removable golden file");
         }
     }
 }
 
-fn files_of_no_sheet(sheets: &[Sheet]) -> impl Iterator<Item = PathBuf> {
-    let files = fs::read_dir(folder("golden")).expect("the goldens").map(|file| file.expect("a file").path());
-    files.filter(|file| !sheets.iter().any(|sheet| golden_path(&sheet.name) == *file))
+fn stale_golden_files(case_files: &[CaseFile]) -> impl Iterator<Item = PathBuf> {
+    let files = fs::read_dir(directory("golden"))
+        .expect("the golden files")
+        .map(|file| file.expect("a file").path());
+    files.filter(|file| {
+        !case_files
+            .iter()
+            .any(|case_file| golden_path(&case_file.name) == *file)
+    })
 }
 
-/// Answers to cases that are gone: nobody compares them, and a reader would take them for what is checked.
-fn left_over(sheets: &[Sheet]) -> Vec<String> {
-    let mut left = Vec::new();
-    for sheet in sheets {
-        let ids: BTreeSet<_> = sheet.cases.iter().map(Case::id).collect();
-        let gone = sheet.golden.keys().filter(|id| !ids.contains(id.as_str()));
-        left.extend(gone.map(|id| format!("golden/{}.txt, {id}", sheet.name)));
+/// Returns the recorded responses of deleted cases. No test compares them, so they would mislead
+/// readers.
+fn stale_goldens(case_files: &[CaseFile]) -> Vec<String> {
+    let mut stale = Vec::new();
+    for case_file in case_files {
+        let ids: BTreeSet<_> = case_file.cases.iter().map(Case::id).collect();
+        let deleted = case_file
+            .golden
+            .keys()
+            .filter(|id| !ids.contains(id.as_str()));
+        stale.extend(deleted.map(|id| format!("golden/{}.txt, {id}", case_file.name)));
     }
-    left.extend(files_of_no_sheet(sheets).map(|file| file.display().to_string()));
-    left
+    stale.extend(stale_golden_files(case_files).map(|file| file.display().to_string()));
+    stale
 }
 
 #[derive(Default)]
 struct Report {
     text: String,
-    failed: usize,
-    used: Vec<Known>,
+    failures: usize,
+    /// Known differences that occurred.
+    used: Vec<KnownDifference>,
+    /// Cases without differences on the embedded server.
     identical: usize,
 }
 
 impl Report {
-    fn add(&mut self, server: &str, sheet: &Sheet, case: &Case, got: &Transcript, listed: &[Known]) {
-        let Some(expected) = sheet.golden.get(case.id()) else {
-            self.fail(server, case, "has no golden: cargo xtask conformance --record");
+    fn add(
+        &mut self,
+        server: &str,
+        case_file: &CaseFile,
+        case: &Case,
+        got: &Transcript,
+        known_differences: &[KnownDifference],
+    ) {
+        let Some(expected) = case_file.golden.get(case.id()) else {
+            self.fail(
+                server,
+                case,
+                "has no recorded responses; run `cargo xtask conformance --record`",
+            );
             return;
         };
-        let differences = differences::between(expected, got);
-        let is_listed = |difference: &&Difference| listed.iter().any(|known| known.covers(case.id(), difference));
-        let (known, new): (Vec<_>, Vec<_>) = differences.iter().partition(is_listed);
+        let differences = differences::compare(expected, got);
+        let is_known = |difference: &&Difference| {
+            known_differences
+                .iter()
+                .any(|known| known.covers(case.id(), difference))
+        };
+        let (known, unknown): (Vec<_>, Vec<_>) = differences.iter().partition(is_known);
         for known in known {
-            self.used.extend(listed.iter().filter(|listed| listed.covers(case.id(), known)).cloned());
+            self.used.extend(
+                known_differences
+                    .iter()
+                    .filter(|row| row.covers(case.id(), known))
+                    .cloned(),
+            );
         }
         if differences.is_empty() && server.contains("embedded") {
             self.identical += 1;
         }
-        if !new.is_empty() {
-            let lines: Vec<_> = new.iter().map(|difference| format!("    {difference}")).collect();
-            self.fail(server, case, &format!("answers otherwise\n{}", lines.join("\n")));
+        if !unknown.is_empty() {
+            let lines: Vec<_> = unknown
+                .iter()
+                .map(|difference| format!("    {difference}"))
+                .collect();
+            self.fail(server, case, &format!("differs\n{}", lines.join("\n")));
         }
     }
 
-    fn fail(&mut self, server: &str, case: &Case, what: &str) {
-        self.failed += 1;
-        let _ = writeln!(self.text, "{}: {server} {what}", case.id());
+    fn fail(&mut self, server: &str, case: &Case, problem: &str) {
+        self.failures += 1;
+        let _ = writeln!(self.text, "{}: {server} {problem}", case.id());
     }
 
-    fn end(mut self, sheets: &[Sheet], listed: &[Known]) {
-        let cases: usize = sheets.iter().map(|sheet| sheet.cases.len()).sum();
-        assert!(cases > 0, "no case has `{}` in its name or its sheet's", std::env::var(ONLY).unwrap_or_default());
-        println!("{cases} cases, {} identical, {} listed differences", self.identical, listed.len());
-        assert!(listed.len() <= MOST, "{} differences are listed, more than {MOST}", listed.len());
+    fn finish(mut self, case_files: &[CaseFile], known_differences: &[KnownDifference]) {
+        let cases: usize = case_files
+            .iter()
+            .map(|case_file| case_file.cases.len())
+            .sum();
+        assert!(
+            cases > 0,
+            "no case or case file has `{}` in its name",
+            std::env::var(ONLY).unwrap_or_default()
+        );
+        println!(
+            "{cases} cases, {} identical, {} listed differences",
+            self.identical,
+            known_differences.len()
+        );
+        assert!(
+            known_differences.len() <= MAX_KNOWN,
+            "{} known differences, more than {MAX_KNOWN}",
+            known_differences.len()
+        );
         if std::env::var_os(ONLY).is_none() {
-            for known in listed.iter().filter(|known| !self.used.contains(known)) {
-                self.failed += 1;
-                let _ =
-                    writeln!(self.text, "{}: `{}` is listed, and is no difference any more", known.case, known.field);
+            for known in known_differences
+                .iter()
+                .filter(|known| !self.used.contains(known))
+            {
+                self.failures += 1;
+                let _ = writeln!(
+                    self.text,
+                    "{}: known difference `{}` does not occur; remove its row",
+                    known.case, known.field
+                );
             }
-            for left in left_over(sheets) {
-                self.failed += 1;
-                let _ = writeln!(self.text, "{left}: a golden without a case: cargo xtask conformance --record");
+            for stale in stale_goldens(case_files) {
+                self.failures += 1;
+                let _ = writeln!(
+                    self.text,
+                    "{stale}: recorded responses without a case; run `cargo xtask conformance --record`"
+                );
             }
         }
-        assert!(self.failed == 0, "{} failures\n{}", self.failed, self.text);
+        assert!(
+            self.failures == 0,
+            "{} failures\n{}",
+            self.failures,
+            self.text
+        );
     }
 }

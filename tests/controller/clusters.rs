@@ -1,8 +1,8 @@
-//! One controller over several clusters, each with a cache of its own.
+//! Tests of one controller over several clusters, each with its own cache.
 
 use super::{
-    held::Gate,
-    world::{Log, Started, World, owned, recorder, recording, until},
+    fixture::{Fixture, SharedVec, StartedController, owned, recorder, recording, until},
+    watch_gate::WatchGate,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use serde_json::json;
@@ -18,28 +18,43 @@ use steersman::{
 use tokio::time::{Instant, sleep};
 
 fn in_cluster(cluster: &str, request: Request) -> ClusterRequest {
-    ClusterRequest { cluster: cluster.into(), request }
+    ClusterRequest {
+        cluster: cluster.into(),
+        request,
+    }
 }
 
-/// Its config maps, and the secrets that they own.
-fn join(fleet: &Controller<ClusterRequest>, name: &str, world: &World) -> anyhow::Result<[WatchHandle; 2]> {
+/// Watches the config maps of a cluster and the secrets that they own.
+fn join(
+    fleet: &Controller<ClusterRequest>,
+    name: &str,
+    cluster: &Fixture,
+) -> anyhow::Result<[WatchHandle; 2]> {
     let maps = handler::in_cluster(name, handler::object());
     let secrets = handler::in_cluster(name, handler::owner::<ConfigMap>());
     Ok([
-        fleet.watch(Kind::with_cache(&world.cache, Select::<ConfigMap>::new(), maps))?,
-        fleet.watch(Kind::with_cache(&world.cache, Select::<Secret>::new(), secrets))?,
+        fleet.watch(Kind::with_cache(
+            &cluster.cache,
+            Select::<ConfigMap>::new(),
+            maps,
+        ))?,
+        fleet.watch(Kind::with_cache(
+            &cluster.cache,
+            Select::<Secret>::new(),
+            secrets,
+        ))?,
     ])
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_same_name_in_two_clusters_is_two_requests() -> anyhow::Result<()> {
-    let world = || World::of(Embedded::start()?.client()?, "default".into());
-    let [eu, us] = [world()?, world()?];
+    let cluster = || Fixture::of(Embedded::start()?.client()?, "default".into());
+    let [eu, us] = [cluster()?, cluster()?];
     let map = eu.client.create(&eu.map("a", "")).await?;
     us.client.create(&us.map("a", "")).await?;
     let (reconciler, mut runs) = recorder();
     let (controller, task) = Controller::builder("fleet").build(reconciler)?;
-    let of_eu = join(&controller, "eu", &eu)?;
+    let eu_watches = join(&controller, "eu", &eu)?;
     join(&controller, "us", &us)?;
     let running = tokio::spawn(task.run_until(std::future::pending()));
 
@@ -48,12 +63,13 @@ async fn the_same_name_in_two_clusters_is_two_requests() -> anyhow::Result<()> {
     let [in_eu, in_us] = ["eu", "us"].map(|cluster| in_cluster(cluster, eu.key("a")));
     assert_eq!(first, [in_eu.clone(), in_us.clone()]);
     eu.client.create(&owned(&map, eu.secret("key", ""))).await?;
-    runs.expect_because(&in_eu, "Secret default/key created").await;
+    runs.expect_because(&in_eu, "Secret default/key created")
+        .await;
     us.touch::<ConfigMap>("a").await?;
     runs.expect_because(&in_us, "ConfigMap updated").await;
 
-    // One leaves: of it nothing more is told, and the other goes on.
-    for watch in &of_eu {
+    // One cluster leaves: its events stop, those of the other continue.
+    for watch in &eu_watches {
         watch.stop().await;
     }
     eu.touch::<ConfigMap>("a").await?;
@@ -70,43 +86,54 @@ async fn the_same_name_in_two_clusters_is_two_requests() -> anyhow::Result<()> {
     us.stop().await
 }
 
-/// Whose cache ends is not the other's concern.
+/// The end of one cache does not affect the other cluster.
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_is_lost_leaves_the_other_alone_and_may_come_back() -> anyhow::Result<()> {
+async fn a_lost_cluster_does_not_affect_the_other_and_can_return() -> anyhow::Result<()> {
     let [eu, us] = [Embedded::start()?, Embedded::start()?];
-    let there = World::new(&us).await?;
+    let us_cluster = Fixture::new(&us).await?;
     let (reconciler, mut runs) = recorder();
-    let fleet = Started::new(Controller::builder("fleet").build(reconciler))?;
-    join(&fleet, "us", &there)?[0].await_synced().await?;
+    let fleet = StartedController::new(Controller::builder("fleet").build(reconciler))?;
+    join(&fleet, "us", &us_cluster)?[0].await_synced().await?;
     for round in 0..3 {
-        let here = World::new(&eu).await?;
-        here.client.create(&here.map("a", "")).await?;
-        let watches = join(&fleet, "eu", &here)?;
-        runs.expect(&in_cluster("eu", here.key("a"))).await;
-        here.stop().await?;
+        let eu_cluster = Fixture::new(&eu).await?;
+        eu_cluster.client.create(&eu_cluster.map("a", "")).await?;
+        let watches = join(&fleet, "eu", &eu_cluster)?;
+        runs.expect(&in_cluster("eu", eu_cluster.key("a"))).await;
+        eu_cluster.stop().await?;
         until(|| fleet.watches().len() == 2).await;
-        assert!(watches.iter().all(|watch| matches!(watch.state(), WatchState::Stopped)));
+        assert!(
+            watches
+                .iter()
+                .all(|watch| matches!(watch.state(), WatchState::Stopped))
+        );
         let name = format!("m{round}");
-        there.client.create(&there.map(&name, "")).await?;
-        runs.expect(&in_cluster("us", there.key(&name))).await;
+        us_cluster.client.create(&us_cluster.map(&name, "")).await?;
+        runs.expect(&in_cluster("us", us_cluster.key(&name))).await;
     }
     fleet.stop().await?;
-    there.stop().await
+    us_cluster.stop().await
 }
 
-/// What a run writes to each of them is waited for in each of their caches.
+/// Writes of a reconcile are awaited in the cache of each cluster.
 #[tokio::test(start_paused = true)]
-async fn a_request_is_held_back_until_every_cluster_shows_what_was_written_there() -> anyhow::Result<()> {
-    let lags = [("eu", Duration::from_secs(1)), ("us", Duration::from_secs(3))];
-    let mut worlds = HashMap::new();
+async fn a_request_is_deferred_until_every_cluster_has_observed_its_writes() -> anyhow::Result<()> {
+    let lags = [
+        ("eu", Duration::from_secs(1)),
+        ("us", Duration::from_secs(3)),
+    ];
+    let mut clusters = HashMap::new();
     for (name, lag) in lags {
-        let connection = Gate::new(lag).before(Embedded::start()?.client()?);
-        let world = World::of(connection, "default".into())?;
-        world.client.create(&world.map("a", "")).await?;
-        worlds.insert(name, world);
+        let connection = WatchGate::new(lag).wrap(Embedded::start()?.client()?);
+        let cluster = Fixture::of(connection, "default".into())?;
+        cluster.client.create(&cluster.map("a", "")).await?;
+        clusters.insert(name, cluster);
     }
-    let clients: Arc<Vec<_>> = Arc::new(lags.iter().map(|(name, _)| worlds[name].client.clone()).collect());
-    let seen = Log::new();
+    let clients: Arc<Vec<_>> = Arc::new(
+        lags.iter()
+            .map(|(name, _)| clusters[name].client.clone())
+            .collect(),
+    );
+    let seen = SharedVec::new();
     let (reconciler, _runs) = recording({
         let seen = seen.clone();
         move |request: ClusterRequest, _| {
@@ -115,7 +142,10 @@ async fn a_request_is_held_back_until_every_cluster_shows_what_was_written_there
                 let mut shown = Vec::new();
                 for client in &*clients {
                     let map = client.get::<ConfigMap>(&request.request).await?;
-                    shown.push(map.and_then(|map| map.data.as_ref()?.get("number")?.parse().ok()).unwrap_or(0_u64));
+                    shown.push(
+                        map.and_then(|map| map.data.as_ref()?.get("number")?.parse().ok())
+                            .unwrap_or(0_u64),
+                    );
                 }
                 let next = shown[0] + 1;
                 seen.add((shown, Instant::now()));
@@ -129,21 +159,28 @@ async fn a_request_is_held_back_until_every_cluster_shows_what_was_written_there
     });
     let builder = Controller::builder("fleet");
     let own = handler::wrap(handler::object(), |request| in_cluster("all", request));
-    let builder = builder.watches_source(Kind::with_cache(&worlds["eu"].cache, Select::<ConfigMap>::new(), own));
-    // Nothing is told of the other one: its cache is there to be read.
-    let us = worlds["us"].cache.informer::<ConfigMap>()?;
+    let builder = builder.watches_source(Kind::with_cache(
+        &clusters["eu"].cache,
+        Select::<ConfigMap>::new(),
+        own,
+    ));
+    // No source watches the other cluster. Its cache is only read.
+    let us = clusters["us"].cache.informer::<ConfigMap>()?;
     us.await_synced().await?;
-    let fleet = Started::new(builder.build(reconciler))?;
+    let fleet = StartedController::new(builder.build(reconciler))?;
     until(|| seen.len() >= 3).await;
     let seen = seen.take();
     let (numbers, times): (Vec<_>, Vec<_>) = seen.into_iter().take(3).unzip();
     assert_eq!(numbers, [[0, 0], [1, 1], [2, 2]]);
     let (waited, slowest) = (times[2] - times[1], lags[1].1);
-    assert!(slowest <= waited && waited < slowest + Duration::from_millis(200), "{waited:?}");
+    assert!(
+        slowest <= waited && waited < slowest + Duration::from_millis(200),
+        "{waited:?}"
+    );
     fleet.stop().await?;
     drop(us);
-    for (_, world) in worlds {
-        world.stop().await?;
+    for (_, cluster) in clusters {
+        cluster.stop().await?;
     }
     Ok(())
 }

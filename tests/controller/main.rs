@@ -1,41 +1,40 @@
-//! Controllers and what they are made of, as their users have them.
-//!
-//! `Catalogue n` names the row of `spec/controller-runtime.md` 3.1 that a case comes from.
+//! Tests of the public API of controllers and their parts.
 
-mod log;
-mod rig;
+mod log_capture;
 mod support;
+mod test_controller;
 
+mod async_mappings;
 mod by_object;
 mod channel;
 mod clusters;
 mod context;
 mod deferral;
-mod drive;
+mod deferred_requests;
 mod dynamic;
+mod end_to_end;
+mod event_spans;
 mod examples;
 mod failures;
+mod fixture;
+mod forbidden_watches;
 mod handlers;
-#[path = "../client/held.rs"]
-mod held;
-mod held_back;
-mod interrupted;
-mod lagging;
-mod laters;
-mod life;
+mod lagging_watches;
 mod metrics;
-mod neighbours;
-mod on_servers;
 mod options;
+mod panics_and_timeouts;
 mod reasons;
+mod reconcile_spans;
 mod results;
+mod runtime_watches;
+mod send_and_sync;
+mod shutdown;
+mod source_lifecycle;
 mod sources;
-mod spans;
-mod spawn;
 mod start;
+mod streams;
 mod stress;
-mod tracing;
 mod undecoded;
-mod watching;
+#[path = "../client/watch_gate.rs"]
+mod watch_gate;
 mod workers;
-mod world;

@@ -1,14 +1,18 @@
-//! Why a request is reconciled again, and why it is not: what `/debug/queues` shows after a reconcile.
+//! Tests of the reasons that `/debug/queues` shows after a reconcile.
 
-use crate::rig::{Rig, Script, builder, by_hand, ms, pass, secs, settle};
+use crate::test_controller::{
+    Script, TestController, advance, builder, manual_reconciler, ms, secs, settle,
+};
 use anyhow::anyhow;
 use kube_core::Status;
 use steersman::{controller::Options, prelude::*};
 
-/// Reasons of the only request in the queue.
-fn reasons(rig: &Rig) -> Vec<String> {
-    let snapshot = rig.queue_snapshot(10);
-    let [entry] = &snapshot.entries[..] else { panic!("one request instead of {snapshot:?}") };
+/// Returns the reasons of the only request in the queue.
+fn reasons(test: &TestController) -> Vec<String> {
+    let snapshot = test.queue_snapshot(10, None);
+    let [entry] = &snapshot.entries[..] else {
+        panic!("one request instead of {snapshot:?}")
+    };
     entry.reasons.iter().map(ToString::to_string).collect()
 }
 
@@ -26,86 +30,114 @@ async fn a_requeue_has_the_class_of_the_error_or_the_delay_as_its_reason() {
     let cases: [(Answer, &str); 8] = [
         (Box::new(|| Err(anyhow!("no luck"))), "retry: error"),
         (Box::new(|| Err(status("Conflict"))), "retry: Conflict"),
-        (Box::new(|| Err(status("Forbidden").context("reading"))), "retry: Forbidden"),
+        (
+            Box::new(|| Err(status("Forbidden").context("reading"))),
+            "retry: Forbidden",
+        ),
         (Box::new(|| Err(status("a proxy's page"))), "retry: error"),
         (Box::new(panics), "retry: panic"),
-        (Box::new(|| Ok(Outcome::requeue_after(secs(60)))), "requeue after 60 s"),
+        (
+            Box::new(|| Ok(Outcome::requeue_after(secs(60)))),
+            "requeue after 60 s",
+        ),
         (Box::new(|| Ok(Outcome::requeue())), "requeue"),
         (Box::new(|| Ok(Outcome::retry_after(secs(60)))), "requeue"),
     ];
     for (answer, expected) in cases {
-        let rig = Rig::run(builder(), Script::new().say(answer));
-        rig.queue().add_with("a", Add { reason: Some("created".into()), ..Add::default() });
+        let test = TestController::run(builder(), Script::new().answer_with(answer));
+        test.queue().add_with(
+            "a",
+            Add {
+                reason: Some("created".into()),
+                ..Add::default()
+            },
+        );
         settle().await;
-        assert_eq!(reasons(&rig), [expected]);
-        rig.end().await;
+        assert_eq!(reasons(&test), [expected]);
+        test.end().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_timed_out_reconcile_is_retried_for_that_reason() {
-    let (reconciler, mut runs) = by_hand();
-    let timeout = Options { reconcile_timeout: Some(secs(3)), ..Options::default() };
-    let rig = Rig::run(builder().options(timeout), reconciler);
-    rig.queue().add("a");
+    let (reconciler, mut runs) = manual_reconciler();
+    let timeout = Options {
+        reconcile_timeout: Some(secs(3)),
+        ..Options::default()
+    };
+    let test = TestController::run(builder().options(timeout), reconciler);
+    test.queue().add("a");
     let _first = runs.next().await;
     let second = runs.next().await;
     assert_eq!(second.cx.reasons(), ["retry: timeout".into()]);
     second.done();
-    rig.end().await;
+    test.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_event_during_the_backoff_is_added_to_the_reason_of_the_retry() {
-    let (reconciler, mut runs) = by_hand();
-    let rig = Rig::run(builder(), reconciler);
-    let event = |reason: &str| Add { reason: Some(reason.into()), ..Add::default() };
-    rig.queue().add_with("a", event("created"));
-    runs.next().await.answer(Ok(Outcome::requeue_after(secs(60))));
+    let (reconciler, mut runs) = manual_reconciler();
+    let test = TestController::run(builder(), reconciler);
+    let event = |reason: &str| Add {
+        reason: Some(reason.into()),
+        ..Add::default()
+    };
+    test.queue().add_with("a", event("created"));
+    runs.next()
+        .await
+        .answer(Ok(Outcome::requeue_after(secs(60))));
     settle().await;
-    rig.queue().add_with("a", event("updated"));
+    test.queue().add_with("a", event("updated"));
     let second = runs.next().await;
-    assert_eq!(second.cx.reasons(), ["requeue after 60 s".into(), "updated".into()]);
+    assert_eq!(
+        second.cx.reasons(),
+        ["requeue after 60 s".into(), "updated".into()]
+    );
 
-    // During the reconcile: the event alone makes the request ready.
-    rig.queue().add_with("a", event("deleted"));
+    // During the reconcile, the event alone makes the request ready.
+    test.queue().add_with("a", event("deleted"));
     second.fail();
     let third = runs.next().await;
     assert_eq!(third.cx.reasons(), ["deleted".into()]);
     third.done();
-    rig.end().await;
+    test.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_terminal_error_is_shown_until_the_request_ends_otherwise() {
     let terminal = || Err(Failure::terminal(anyhow!("replicas is negative")).into());
-    let script = Script::new().fail().say(terminal).fail();
-    let rig = Rig::run(builder(), script);
-    rig.queue().add("a");
-    pass(secs(5)).await;
-    let snapshot = rig.queue_snapshot(10);
-    let [outcome] = &snapshot.terminal[..] else { panic!("one outcome instead of {snapshot:?}") };
+    let script = Script::new().fail().answer_with(terminal).fail();
+    let test = TestController::run(builder(), script);
+    test.queue().add("a");
+    advance(secs(5)).await;
+    let snapshot = test.queue_snapshot(10, None);
+    let [outcome] = &snapshot.terminal[..] else {
+        panic!("one outcome instead of {snapshot:?}")
+    };
     assert_eq!((&*outcome.key, outcome.attempt), ("\"a\"", 2));
-    assert_eq!(&*outcome.error, "terminal: not before something changes: replicas is negative");
+    assert_eq!(
+        &*outcome.error,
+        "terminal: not before something changes: replicas is negative"
+    );
     assert_eq!(outcome.ended_ago, ms(4_995));
     assert!(snapshot.entries.is_empty(), "it is not queued");
 
-    rig.queue().add("a");
-    pass(secs(1)).await;
-    assert!(rig.queue_snapshot(10).terminal.is_empty());
-    rig.end().await;
+    test.queue().add("a");
+    advance(secs(1)).await;
+    assert!(test.queue_snapshot(10, None).terminal.is_empty());
+    test.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_last_hundred_terminal_errors_are_shown() {
-    let rig = Rig::run(
+    let test = TestController::run(
         Controller::builder("test"),
         reconcile::from_fn(async |_: u32, _| Err(Failure::terminal(anyhow!("no")).into())),
     );
-    (0..150).for_each(|key| rig.queue().add(key));
-    pass(secs(1)).await;
-    let terminal = rig.queue_snapshot(10).terminal;
+    (0..150).for_each(|key| test.queue().add(key));
+    advance(secs(1)).await;
+    let terminal = test.queue_snapshot(10, None).terminal;
     assert_eq!(terminal.len(), 100);
     assert_eq!((&*terminal[0].key, &*terminal[99].key), ("149", "50"));
-    rig.end().await;
+    test.end().await;
 }

@@ -1,4 +1,4 @@
-//! What the tests share: a cache that runs, objects, handlers that keep what they were told.
+//! Helpers of the source tests: a running cache, objects, and recording handlers.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_client::{
@@ -18,7 +18,7 @@ use steersman::{
 };
 use tokio::{sync::oneshot, task::JoinHandle};
 
-/// A cache that runs until it is stopped.
+/// Cache that runs until it is stopped.
 pub(crate) struct Running {
     cache: Cache,
     stop: oneshot::Sender<()>,
@@ -34,7 +34,10 @@ impl Running {
 
     pub(crate) async fn stop(self) {
         drop(self.stop);
-        self.task.await.expect("it does not panic").expect("it ran once");
+        self.task
+            .await
+            .expect("it does not panic")
+            .expect("it ran once");
     }
 }
 
@@ -46,23 +49,33 @@ impl Deref for Running {
     }
 }
 
-/// A running cache of one namespace: that of a test.
+/// Runs a cache of one namespace.
 pub(crate) fn running(client: Client, namespace: &str) -> Running {
-    let namespaces = Namespaces::These(vec![namespace.into()]);
-    Running::new(Cache::new(client, CacheOptions { namespaces, ..CacheOptions::default() }).expect("a ready client"))
+    let namespaces = Namespaces::List(vec![namespace.into()]);
+    Running::new(
+        Cache::new(
+            client,
+            CacheOptions {
+                namespaces,
+                ..CacheOptions::default()
+            },
+        )
+        .expect("a ready client"),
+    )
 }
 
-/// A server in this process, and a cache of it that runs.
+/// Starts an embedded server and a cache of it.
 pub(crate) fn embedded() -> (Embedded, Running) {
     let server = Embedded::start().expect("it starts");
-    let cache = Cache::new(server.client().expect("a client"), CacheOptions::default()).expect("a ready client");
+    let cache = Cache::new(server.client().expect("a client"), CacheOptions::default())
+        .expect("a ready client");
     (server, Running::new(cache))
 }
 
-/// A config map with a door of that colour.
-pub(crate) fn map(namespace: &str, name: &str, door: &str) -> ConfigMap {
+/// Returns a config map with label and data `color`.
+pub(crate) fn map(namespace: &str, name: &str, color: &str) -> ConfigMap {
     let map = json!({
-        "metadata": {"namespace": namespace, "name": name, "labels": {"door": door}}, "data": {"door": door},
+        "metadata": {"namespace": namespace, "name": name, "labels": {"color": color}}, "data": {"color": color},
     });
     serde_json::from_value(map).expect("a config map")
 }
@@ -71,28 +84,35 @@ fn maps(client: &Client, namespace: &str) -> Api<ConfigMap> {
     Api::namespaced(client.clone(), namespace)
 }
 
-pub(crate) async fn make(client: &Client, namespace: &str, name: &str, door: &str) {
-    let made = maps(client, namespace).create(&PostParams::default(), &map(namespace, name, door)).await;
-    made.expect("it is new");
+pub(crate) async fn make(client: &Client, namespace: &str, name: &str, color: &str) {
+    let result = maps(client, namespace)
+        .create(&PostParams::default(), &map(namespace, name, color))
+        .await;
+    result.expect("it is new");
 }
 
-/// Paint the door.
-pub(crate) async fn paint(client: &Client, namespace: &str, name: &str, door: &str) {
-    let painted = maps(client, namespace).replace(name, &PostParams::default(), &map(namespace, name, door)).await;
-    painted.expect("it is there");
+/// Replaces the color of a config map.
+pub(crate) async fn set_color(client: &Client, namespace: &str, name: &str, color: &str) {
+    let result = maps(client, namespace)
+        .replace(name, &PostParams::default(), &map(namespace, name, color))
+        .await;
+    result.expect("exists");
 }
 
 pub(crate) async fn delete(client: &Client, namespace: &str, name: &str) {
-    maps(client, namespace).delete(name, &DeleteParams::default()).await.expect("it is there");
+    maps(client, namespace)
+        .delete(name, &DeleteParams::default())
+        .await
+        .expect("exists");
 }
 
-/// What a handler was told: the first letter of what happened, and to whom.
+/// Events of a handler: first letter of the type, and name of the object.
 #[derive(Clone, Default)]
-pub(crate) struct Told(Arc<Mutex<Vec<String>>>);
+pub(crate) struct RecordedEvents(Arc<Mutex<Vec<String>>>);
 
-impl Told {
-    pub(crate) fn say(&self, what: impl Into<String>) {
-        self.0.lock().push(what.into());
+impl RecordedEvents {
+    pub(crate) fn record(&self, line: impl Into<String>) {
+        self.0.lock().push(line.into());
     }
 
     pub(crate) fn all(&self) -> Vec<String> {
@@ -103,29 +123,32 @@ impl Told {
         self.0.lock().len()
     }
 
-    /// A handler that says it here, and adds the object's name.
+    /// Returns a handler that records events here and enqueues the object's name.
     pub(crate) fn handler<K: 'static>(&self) -> impl Handler<K, String> + use<K> {
-        let told = self.clone();
+        let recorded = self.clone();
         handler::from_fn(move |event: &Event<K>, queue| {
             let name = event.object().name().to_owned();
-            told.say(format!("{} {name}", letter(event)));
+            recorded.record(format!("{} {name}", event_type(event)));
             queue.add(name);
         })
     }
 }
 
-fn letter<K>(event: &Event<K>) -> &'static str {
+fn event_type<K>(event: &Event<K>) -> &'static str {
     match event {
         Event::Create { initial: true, .. } => "listed",
         Event::Create { .. } => "created",
         Event::Update { .. } => "updated",
-        Event::Delete { state_unknown: true, .. } => "missed",
+        Event::Delete {
+            state_unknown: true,
+            ..
+        } => "missed",
         Event::Delete { .. } => "deleted",
-        Event::Generic { .. } => "told of",
+        Event::Generic { .. } => "generic",
     }
 }
 
-/// All that is ready, sorted.
+/// Takes all ready requests and returns them sorted.
 pub(crate) fn ready<R: Key + Ord>(queue: &WorkQueue<R>) -> Vec<R> {
     let items = std::iter::from_fn(|| {
         let item = queue.try_get()?;
@@ -138,7 +161,7 @@ pub(crate) fn ready<R: Key + Ord>(queue: &WorkQueue<R>) -> Vec<R> {
     keys
 }
 
-/// Wait for what must come soon; a test has its own limit.
+/// Waits until `holds` returns true. The test has its own timeout.
 pub(crate) async fn until(mut holds: impl FnMut() -> bool) {
     while !holds() {
         tokio::time::sleep(Duration::from_millis(10)).await;

@@ -1,19 +1,25 @@
-//! A reconciler meets the error of an object that does not decode.
+//! Tests of reconcilers that read an object that does not decode.
 
-use super::world::{Log, Started, World, owned, until};
+use super::fixture::{Fixture, SharedVec, StartedController, owned, until};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Resource, api::ObjectMeta};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
 use steersman::{
-    cache::CacheError, client::Error as ClientError, predicate::GenerationChanged, prelude::*, reconcile, testing::Env,
+    cache::CacheError,
+    client::Error as ClientError,
+    predicate::GenerationChanged,
+    prelude::*,
+    reconcile,
+    reconcile::{Context, Result},
+    testing::Env,
 };
 
-/// A config map whose doors are red or green.
+/// Config map whose color is red or green.
 #[derive(Clone, Debug, Serialize, Deserialize, Resource)]
 #[resource(inherit = ConfigMap)]
-struct Painted {
+struct PaintedMap {
     metadata: ObjectMeta,
     #[serde(default)]
     data: BTreeMap<String, Color>,
@@ -26,10 +32,10 @@ enum Color {
     Green,
 }
 
-/// What a reconcile reads of its object.
+/// Returns what a reconcile reads of its object, as text.
 async fn read(client: &Client, request: &Request) -> Result<String> {
-    Ok(match client.get::<Painted>(request).await {
-        Ok(Some(map)) => format!("{:?}", map.data["door"]),
+    Ok(match client.get::<PaintedMap>(request).await {
+        Ok(Some(map)) => format!("{:?}", map.data["color"]),
         Ok(None) => "none".into(),
         Err(ClientError::Cache(CacheError::Undecodable { .. })) => "undecodable".into(),
         Err(error) => return Err(error.into()),
@@ -37,17 +43,18 @@ async fn read(client: &Client, request: &Request) -> Result<String> {
 }
 
 steersman::env_test! {
-    /// The predicate drops all updates, because config maps have no generation. It cannot compare
-    /// what does not decode.
-    async fn a_reconcile_of_an_object_that_does_not_decode_meets_the_error_once(env: Env) -> anyhow::Result<()> {
-        let world = World::new(&env).await?;
-        let paint = async |name: &str, color: &str| {
-            world.patch::<ConfigMap>(name, json!({"data": {"door": color}})).await
+    /// The predicate drops all updates, because config maps have no generation.
+    ///
+    /// It cannot compare objects that do not decode.
+    async fn an_object_that_does_not_decode_is_reconciled_once(env: Env) -> anyhow::Result<()> {
+        let fixture = Fixture::new(&env).await?;
+        let set_color = async |name: &str, color: &str| {
+            fixture.patch::<ConfigMap>(name, json!({"data": {"color": color}})).await
         };
-        let mut map = world.map("a", "");
-        map.data = Some([("door".to_owned(), "blue".to_owned())].into());
-        world.client.create(&map).await?;
-        let (client, log) = (world.client.clone(), Log::new());
+        let mut map = fixture.map("a", "");
+        map.data = Some([("color".to_owned(), "blue".to_owned())].into());
+        fixture.client.create(&map).await?;
+        let (client, log) = (fixture.client.clone(), SharedVec::new());
         let reconciler = reconcile::from_fn({
             let log = log.clone();
             move |request: Request, _| {
@@ -60,29 +67,29 @@ steersman::env_test! {
                 }
             }
         });
-        let builder = Controller::builder("painted").cache(&world.cache).for_::<Painted>().filter(GenerationChanged);
-        let painted = Started::new(builder.build(reconciler))?;
+        let builder = Controller::builder("painted").cache(&fixture.cache).for_::<PaintedMap>().filter(GenerationChanged);
+        let painted = StartedController::new(builder.build(reconciler))?;
         until(|| log.len() == 1).await;
-        assert_eq!(log.take(), ["a undecodable"], "in the first list");
+        assert_eq!(log.take(), ["a undecodable"], "the first list");
 
-        paint("a", "red").await?;
+        set_color("a", "red").await?;
         until(|| log.len() == 1).await;
         assert_eq!(log.take(), ["a Red"]);
-        paint("a", "blue").await?;
+        set_color("a", "blue").await?;
         until(|| log.len() == 1).await;
-        let mut map = world.map("barrier", "");
-        map.data = Some([("door".to_owned(), "green".to_owned())].into());
-        world.client.create(&map).await?;
+        let mut map = fixture.map("barrier", "");
+        map.data = Some([("color".to_owned(), "green".to_owned())].into());
+        fixture.client.create(&map).await?;
         until(|| log.len() == 2).await;
         assert_eq!(log.take(), ["a undecodable", "barrier Green"]);
         painted.stop().await?;
-        world.stop().await
+        fixture.stop().await
     }
 
     async fn an_owned_object_that_does_not_decode_enqueues_its_owner(env: Env) -> anyhow::Result<()> {
-        let world = World::new(&env).await?;
-        let owner = world.client.create(&world.secret("owner", "")).await?;
-        let runs = Log::new();
+        let fixture = Fixture::new(&env).await?;
+        let owner = fixture.client.create(&fixture.secret("owner", "")).await?;
+        let runs = SharedVec::new();
         let reconciler = reconcile::from_fn({
             let runs = runs.clone();
             move |request: Request, cx: Context| {
@@ -92,16 +99,16 @@ steersman::env_test! {
                 async { Ok(Outcome::done()) }
             }
         });
-        let builder = Controller::builder("owners").cache(&world.cache).for_::<Secret>().owns::<Painted>();
-        let owners = Started::new(builder.build(reconciler))?;
+        let builder = Controller::builder("owners").cache(&fixture.cache).for_::<Secret>().owns::<PaintedMap>();
+        let owners = StartedController::new(builder.build(reconciler))?;
         until(|| runs.len() == 1).await;
         runs.take();
-        let mut child = owned(&owner, world.map("child", ""));
-        child.data = Some([("door".to_owned(), "blue".to_owned())].into());
-        world.client.create(&child).await?;
+        let mut child = owned(&owner, fixture.map("child", ""));
+        child.data = Some([("color".to_owned(), "blue".to_owned())].into());
+        fixture.client.create(&child).await?;
         until(|| runs.len() == 1).await;
         assert!(runs.take().concat().contains("child"), "the child is the reason");
         owners.stop().await?;
-        world.stop().await
+        fixture.stop().await
     }
 }

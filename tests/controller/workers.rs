@@ -1,6 +1,9 @@
-//! How many runs there are at once: workers, and limits per group.
+//! Tests of concurrency: workers, and limits per group.
 
-use crate::rig::{Held, Name, Rig, Script, builder, by_hand, ms, pass, secs, settle, tasks};
+use crate::test_controller::{
+    Name, RunningReconcile, Script, TestController, advance, alive_tasks, builder,
+    manual_reconciler, ms, secs, settle,
+};
 use parking_lot::Mutex;
 use std::{
     collections::HashSet,
@@ -9,56 +12,59 @@ use std::{
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
 };
-use steersman::{controller::Options, prelude::*, workqueue::Key};
+use steersman::{controller::Options, prelude::*, reconcile::Context, workqueue::Key};
 use tokio::time::{Instant, sleep};
 
-/// Who runs now, and how many there were at most. A clone is the same.
-pub(crate) struct Level<R>(Arc<Mutex<(HashSet<R>, usize)>>);
+/// Running requests and their maximum number. Clones share them.
+pub(crate) struct ConcurrencyMeter<R>(Arc<Mutex<(HashSet<R>, usize)>>);
 
-impl<R: Key> Level<R> {
+impl<R: Key> ConcurrencyMeter<R> {
     pub(crate) fn new() -> Self {
         Self(Arc::default())
     }
 
-    /// One more, which must not run already, until this is dropped.
-    pub(crate) fn enter(&self, request: R) -> Entered<R> {
-        let mut level = self.0.lock();
-        assert!(level.0.insert(request.clone()), "{request:?} runs twice at once");
-        level.1 = level.1.max(level.0.len());
-        Entered(self.clone(), request)
+    /// Adds a request, which must not be running, until the guard is dropped.
+    pub(crate) fn enter(&self, request: R) -> RunningGuard<R> {
+        let mut meter = self.0.lock();
+        assert!(
+            meter.0.insert(request.clone()),
+            "{request:?} runs twice at once"
+        );
+        meter.1 = meter.1.max(meter.0.len());
+        RunningGuard(self.clone(), request)
     }
 
     pub(crate) fn now(&self) -> usize {
         self.0.lock().0.len()
     }
 
-    /// The most since this was last asked.
+    /// Returns the maximum since the last call.
     pub(crate) fn peak(&self) -> usize {
-        let mut level = self.0.lock();
-        let now = level.0.len();
-        std::mem::replace(&mut level.1, now)
+        let mut meter = self.0.lock();
+        let now = meter.0.len();
+        std::mem::replace(&mut meter.1, now)
     }
 }
 
-impl<R> Clone for Level<R> {
+impl<R> Clone for ConcurrencyMeter<R> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-pub(crate) struct Entered<R: Key>(Level<R>, R);
+pub(crate) struct RunningGuard<R: Key>(ConcurrencyMeter<R>, R);
 
-impl<R: Key> Drop for Entered<R> {
+impl<R: Key> Drop for RunningGuard<R> {
     fn drop(&mut self) {
         self.0.0.lock().0.remove(&self.1);
     }
 }
 
-/// Runs take a second.
-fn slow(level: &Level<u32>) -> impl Reconciler<u32> + use<> {
-    let level = level.clone();
+/// Creates a reconciler that takes a second per request.
+fn slow(meter: &ConcurrencyMeter<u32>) -> impl Reconciler<u32> + use<> {
+    let meter = meter.clone();
     reconcile::from_fn(move |request: u32, _| {
-        let entered = level.enter(request);
+        let entered = meter.enter(request);
         async move {
             sleep(secs(1)).await;
             drop(entered);
@@ -67,117 +73,123 @@ fn slow(level: &Level<u32>) -> impl Reconciler<u32> + use<> {
     })
 }
 
-// 3.2: one of upstream's tests that were never written.
 #[tokio::test(start_paused = true)]
-async fn as_many_requests_are_reconciled_at_once_as_allowed() {
+async fn max_concurrent_limits_concurrent_reconciles() {
     for workers in [1, 3, 8] {
-        let level = Level::new();
-        let rig = Rig::run(builder().max_concurrent(workers), slow(&level));
-        rig.queue().add_all(0..24, Add::default());
-        pass(ms(1)).await;
+        let meter = ConcurrencyMeter::new();
+        let test = TestController::run(builder().max_concurrent(workers), slow(&meter));
+        test.queue().add_all(0..24, Add::default());
+        advance(ms(1)).await;
         for _ in 0..24 / workers {
-            assert_eq!(level.now(), workers);
-            pass(secs(1)).await;
+            assert_eq!(meter.now(), workers);
+            advance(secs(1)).await;
         }
-        assert_eq!((level.now(), level.peak(), rig.stats().success), (0, workers, 24));
-        rig.end().await;
+        assert_eq!(
+            (meter.now(), meter.peak(), test.stats().success),
+            (0, workers, 24)
+        );
+        test.end().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_request_is_in_two_workers() {
-    let level = Level::new();
-    let rig = Rig::run(builder().max_concurrent(8), slow(&level));
+async fn no_request_is_reconciled_concurrently() {
+    let meter = ConcurrencyMeter::new();
+    let test = TestController::run(builder().max_concurrent(8), slow(&meter));
     for _ in 0..100 {
-        rig.queue().add(7);
-        pass(ms(95)).await;
+        test.queue().add(7);
+        advance(ms(95)).await;
     }
-    assert_eq!((level.peak(), rig.stats().panics), (1, 0));
-    assert_eq!(rig.stats().success, 9, "one after the other");
-    rig.end().await;
+    assert_eq!((meter.peak(), test.stats().panics), (1, 0));
+    assert_eq!(test.stats().success, 9, "sequential reconciles");
+    test.end().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_workers_begin_at_once_and_surplus_ones_finish_what_they_have() {
-    let level = Level::new();
-    let rig = Rig::run(builder().max_concurrent(2), slow(&level));
-    rig.queue().add_all(0..100, Add::default());
-    pass(ms(500)).await;
-    assert_eq!((level.now(), rig.max_concurrent()), (2, 2));
-    rig.set_max_concurrent(5);
+async fn a_changed_limit_starts_workers_at_once_and_stops_them_after_their_reconcile() {
+    let meter = ConcurrencyMeter::new();
+    let test = TestController::run(builder().max_concurrent(2), slow(&meter));
+    test.queue().add_all(0..100, Add::default());
+    advance(ms(500)).await;
+    assert_eq!((meter.now(), test.max_concurrent()), (2, 2));
+    test.set_max_concurrent(5);
     settle().await;
-    assert_eq!((level.now(), rig.max_concurrent()), (5, 5));
-    rig.set_max_concurrent(1);
+    assert_eq!((meter.now(), test.max_concurrent()), (5, 5));
+    test.set_max_concurrent(1);
     settle().await;
-    assert_eq!((level.now(), rig.max_concurrent()), (5, 1), "what runs is finished");
-    pass(secs(2)).await;
-    level.peak();
+    assert_eq!(
+        (meter.now(), test.max_concurrent()),
+        (5, 1),
+        "running reconciles finish"
+    );
+    advance(secs(2)).await;
+    meter.peak();
     for _ in 0..5 {
-        pass(secs(1)).await;
-        assert_eq!(level.peak(), 1);
+        advance(secs(1)).await;
+        assert_eq!(meter.peak(), 1);
     }
-    rig.set_max_concurrent(0);
-    assert_eq!(rig.max_concurrent(), 1, "at least one");
-    rig.set_max_concurrent(3);
-    pass(secs(2)).await;
-    assert_eq!((level.now(), rig.stats().errors), (3, 0));
-    rig.end().await;
+    test.set_max_concurrent(0);
+    assert_eq!(test.max_concurrent(), 1, "at least one");
+    test.set_max_concurrent(3);
+    advance(secs(2)).await;
+    assert_eq!((meter.now(), test.stats().errors), (3, 0));
+    test.end().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn idle_workers_above_the_limit_end() {
-    let rig: Rig = Rig::run(builder().max_concurrent(8), Script::new());
+async fn idle_workers_above_the_limit_stop() {
+    let test: TestController = TestController::run(builder().max_concurrent(8), Script::new());
     settle().await;
-    let before = tasks();
-    rig.set_max_concurrent(2);
+    let before = alive_tasks();
+    test.set_max_concurrent(2);
     settle().await;
-    assert_eq!(before - tasks(), 6);
-    rig.set_max_concurrent(4);
+    assert_eq!(before - alive_tasks(), 6);
+    test.set_max_concurrent(4);
     settle().await;
-    assert_eq!(before - tasks(), 4);
-    rig.end().await;
+    assert_eq!(before - alive_tasks(), 4);
+    test.end().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_limit_holds_however_quickly_it_is_changed() {
-    let level = Level::new();
-    let rig = Rig::run(builder().max_concurrent(4), slow(&level));
-    rig.queue().add_all(0..1000, Add::default());
+async fn the_limit_holds_during_quick_changes() {
+    let meter = ConcurrencyMeter::new();
+    let test = TestController::run(builder().max_concurrent(4), slow(&meter));
+    test.queue().add_all(0..1000, Add::default());
     for round in 0..50 {
-        rig.set_max_concurrent(2);
+        test.set_max_concurrent(2);
         if round % 3 == 0 {
             tokio::task::yield_now().await;
         }
-        rig.set_max_concurrent(4);
-        pass(ms(130)).await;
-        assert_eq!((level.peak(), level.now()), (4, 4), "round {round}");
+        test.set_max_concurrent(4);
+        advance(ms(130)).await;
+        assert_eq!((meter.peak(), meter.now()), (4, 4), "round {round}");
     }
-    assert_eq!(rig.stats().panics, 0);
-    rig.end().await;
+    assert_eq!(test.stats().panics, 0);
+    test.end().await;
 }
 
-/// Set while it starts, it counts when it has started.
+/// A limit that is set during the start applies after it.
 #[tokio::test(start_paused = true)]
-async fn the_limit_may_be_changed_before_there_are_workers() {
-    let level = Level::new();
-    let (controller, task) = builder().max_concurrent(4).build(slow(&level)).unwrap();
+async fn the_limit_can_be_changed_before_workers_start() {
+    let meter = ConcurrencyMeter::new();
+    let (controller, task) = builder().max_concurrent(4).build(slow(&meter)).unwrap();
     controller.set_max_concurrent(2);
     controller.queue().add_all(0..10, Add::default());
     let running = tokio::spawn(task.run_until(std::future::pending()));
-    pass(secs(2)).await;
-    assert_eq!(level.peak(), 2);
+    advance(secs(2)).await;
+    assert_eq!(meter.peak(), 2);
     controller.stop().await;
     running.await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_runs_may_sleep_at_once() {
+async fn ten_thousand_reconciles_can_sleep_concurrently() {
     const MANY: u32 = 10_000;
-    let (polls, level) = (Arc::new(AtomicUsize::new(0)), Level::new());
+    let (polls, meter) = (Arc::new(AtomicUsize::new(0)), ConcurrencyMeter::new());
     let reconciler = reconcile::from_fn({
-        let (polls, level) = (polls.clone(), level.clone());
+        let (polls, meter) = (polls.clone(), meter.clone());
         move |request: u32, _| {
-            let (polls, entered) = (polls.clone(), level.enter(request));
+            let (polls, entered) = (polls.clone(), meter.enter(request));
             async move {
                 let mut asleep = std::pin::pin!(sleep(secs(60)));
                 std::future::poll_fn(|cx| {
@@ -190,56 +202,94 @@ async fn ten_thousand_runs_may_sleep_at_once() {
             }
         }
     });
-    let rig = Rig::run(builder().max_concurrent(MANY as usize), reconciler);
+    let test = TestController::run(builder().max_concurrent(MANY as usize), reconciler);
     let start = Instant::now();
-    rig.queue().add_all(0..MANY, Add::default());
-    pass(secs(1)).await;
-    assert_eq!((level.now(), rig.queue().stats().running), (10_000, 10_000), "all are in flight");
-    pass(secs(58)).await;
-    assert_eq!((level.now(), polls.load(SeqCst)), (10_000, 10_000), "nobody looks at them while they sleep");
-    pass(secs(2)).await;
-    assert_eq!((level.now(), rig.stats().success, start.elapsed()), (0, 10_000, secs(61)));
-    rig.end().await;
+    test.queue().add_all(0..MANY, Add::default());
+    advance(secs(1)).await;
+    assert_eq!(
+        (meter.now(), test.queue().stats().running),
+        (10_000, 10_000),
+        "all are in flight"
+    );
+    advance(secs(58)).await;
+    assert_eq!(
+        (meter.now(), polls.load(SeqCst)),
+        (10_000, 10_000),
+        "sleeping reconciles are not polled"
+    );
+    advance(secs(2)).await;
+    assert_eq!(
+        (meter.now(), test.stats().success, start.elapsed()),
+        (0, 10_000, secs(61))
+    );
+    test.end().await;
 }
 
-/// Of groups "a1", "a2", "b1" the first letter.
-fn letter(name: &Name) -> char {
+/// Returns the first letter, which is the group: "a1" and "a2" belong to `a`.
+fn first_letter(name: &Name) -> char {
     name.chars().next().expect("a name")
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_of_a_group_run_than_allowed_and_others_do_not_wait_for_them() {
-    let (reconciler, mut runs) = by_hand();
-    let rig = Rig::run(builder().max_concurrent(4).max_per_group(2, letter), reconciler);
+async fn max_per_group_limits_a_group_without_delaying_others() {
+    let (reconciler, mut runs) = manual_reconciler();
+    let test = TestController::run(
+        builder().max_concurrent(4).max_per_group(2, first_letter),
+        reconciler,
+    );
     for name in ["a1", "a2", "a3", "a4", "a5", "b1", "c1"] {
-        rig.queue().add(name);
+        test.queue().add(name);
     }
     settle().await;
-    let mut going_on = runs.begun();
-    assert_eq!(going_on.iter().map(|run| run.request).collect::<Vec<_>>(), ["a1", "a2", "b1", "c1"]);
-    assert_eq!(rig.queue().stats().parked, 3, "without taking a worker");
+    let mut running = runs.started();
+    assert_eq!(
+        running.iter().map(|run| run.request).collect::<Vec<_>>(),
+        ["a1", "a2", "b1", "c1"]
+    );
+    assert_eq!(
+        test.queue().stats().parked,
+        3,
+        "parked requests use no worker"
+    );
     for next in ["a3", "a4", "a5"] {
-        going_on.remove(0).done();
+        running.remove(0).done();
         settle().await;
-        let [run] = <[_; 1]>::try_from(runs.begun()).ok().expect("one, as soon as there is room");
-        assert_eq!(run.request, next, "who waits longest");
-        going_on.push(run);
-        going_on.rotate_right(1); // the group's are ended first
+        let [run] = <[_; 1]>::try_from(runs.started())
+            .ok()
+            .expect("one reconcile starts");
+        assert_eq!(run.request, next, "the longest waiting request");
+        running.push(run);
+        running.rotate_right(1); // end the reconciles of the group first
     }
-    going_on.into_iter().for_each(Held::done);
+    running.into_iter().for_each(RunningReconcile::done);
     settle().await;
-    assert_eq!((rig.stats().success, rig.queue().snapshot().len()), (7, 0));
-    rig.end().await;
+    assert_eq!(
+        (test.stats().success, test.queue().snapshot().len()),
+        (7, 0)
+    );
+    test.end().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_those_that_wait_for_their_group_the_highest_priority_is_first() {
-    let (reconciler, mut runs) = by_hand();
-    let rig = Rig::run(builder().max_concurrent(4).max_per_group(1, letter).share(0), reconciler);
-    rig.queue().add("a0");
+async fn the_highest_priority_of_a_group_is_first() {
+    let (reconciler, mut runs) = manual_reconciler();
+    let test = TestController::run(
+        builder()
+            .max_concurrent(4)
+            .max_per_group(1, first_letter)
+            .share(0),
+        reconciler,
+    );
+    test.queue().add("a0");
     let mut run = runs.next().await;
     for (name, priority) in [("a1", -100), ("a2", 0), ("a3", 100), ("a4", 0)] {
-        rig.queue().add_with(name, Add { priority: Some(Priority(priority)), ..Add::default() });
+        test.queue().add_with(
+            name,
+            Add {
+                priority: Some(Priority(priority)),
+                ..Add::default()
+            },
+        );
         settle().await;
     }
     for expected in ["a3", "a2", "a4", "a1"] {
@@ -248,153 +298,213 @@ async fn of_those_that_wait_for_their_group_the_highest_priority_is_first() {
         assert_eq!(run.request, expected);
     }
     run.done();
-    rig.end().await;
+    test.end().await;
 }
 
-/// Others that matter more come again and again.
-async fn turns_until_the_humble_one(share: u32) -> Option<usize> {
-    let (reconciler, mut runs) = by_hand();
-    let rig = Rig::run(builder().max_concurrent(4).max_per_group(1, letter).share(share), reconciler);
-    rig.queue().add("a0");
+/// Counts the turns until a request of low priority runs.
+///
+/// Requests of higher priority recur.
+async fn turns_until_low_priority(share: u32) -> Option<usize> {
+    let (reconciler, mut runs) = manual_reconciler();
+    let test = TestController::run(
+        builder()
+            .max_concurrent(4)
+            .max_per_group(1, first_letter)
+            .share(share),
+        reconciler,
+    );
+    test.queue().add("a0");
     let mut run = runs.next().await;
-    rig.queue().add_with("a-humble", Add { priority: Some(Priority::LOW), ..Add::default() });
-    let high = Add { priority: Some(Priority::HIGH), ..Add::default() };
+    test.queue().add_with(
+        "a-low",
+        Add {
+            priority: Some(Priority::LOW),
+            ..Add::default()
+        },
+    );
+    let high = Add {
+        priority: Some(Priority::HIGH),
+        ..Add::default()
+    };
     let mut turn = 0;
-    while run.request != "a-humble" && turn < 100 {
+    while run.request != "a-low" && turn < 100 {
         turn += 1;
-        rig.queue().add_with(if turn % 2 == 0 { "a1" } else { "a2" }, high.clone());
+        test.queue()
+            .add_with(if turn % 2 == 0 { "a1" } else { "a2" }, high.clone());
         settle().await;
         run.done();
         run = runs.next().await;
     }
-    let found = (run.request == "a-humble").then_some(turn);
+    let found = (run.request == "a-low").then_some(turn);
     run.done();
     drop(runs);
-    rig.end().await;
+    test.end().await;
     found
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_its_group_is_not_passed_over_for_ever() {
-    assert_eq!(turns_until_the_humble_one(4).await, Some(4), "one turn in four is of who waits longest");
-    assert_eq!(turns_until_the_humble_one(0).await, None, "unless the order is strict");
+async fn a_low_priority_request_of_a_group_does_not_starve() {
+    assert_eq!(
+        turns_until_low_priority(4).await,
+        Some(4),
+        "every fourth turn goes to the oldest request"
+    );
+    assert_eq!(
+        turns_until_low_priority(0).await,
+        None,
+        "strict priority order"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_its_group_keeps_its_priority_and_its_reasons() {
-    let (reconciler, mut runs) = by_hand();
-    let rig = Rig::run(builder().max_concurrent(4).max_per_group(1, letter), reconciler);
-    rig.queue().add("a0");
+async fn a_request_that_waits_for_its_group_keeps_priority_and_reasons() {
+    let (reconciler, mut runs) = manual_reconciler();
+    let test = TestController::run(
+        builder().max_concurrent(4).max_per_group(1, first_letter),
+        reconciler,
+    );
+    test.queue().add("a0");
     let first = runs.next().await;
-    let add = |reason: &str| Add { priority: Some(Priority(7)), reason: Some(reason.into()), ..Add::default() };
-    rig.queue().add_with("a1", add("one"));
+    let add = |reason: &str| Add {
+        priority: Some(Priority(7)),
+        reason: Some(reason.into()),
+        ..Add::default()
+    };
+    test.queue().add_with("a1", add("one"));
     settle().await;
-    rig.queue().add_with("a1", add("two"));
+    test.queue().add_with("a1", add("two"));
     settle().await;
     first.done();
     let second = runs.next().await;
-    let reasons: Vec<_> = second.cx.reasons().iter().map(ToString::to_string).collect();
+    let reasons: Vec<_> = second
+        .cx
+        .reasons()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     assert_eq!(
         (second.cx.priority(), reasons, second.cx.attempt()),
         (Priority(7), vec!["one".into(), "two".into()], 1)
     );
     second.done();
-    rig.end().await;
+    test.end().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_cancelled_while_it_waits_does_not_take_the_turn_of_another() {
-    let (reconciler, mut runs) = by_hand();
-    let rig = Rig::run(builder().max_concurrent(4).max_per_group(1, letter), reconciler);
+async fn a_request_cancelled_while_it_waits_for_its_group_does_not_block_others() {
+    let (reconciler, mut runs) = manual_reconciler();
+    let test = TestController::run(
+        builder().max_concurrent(4).max_per_group(1, first_letter),
+        reconciler,
+    );
     for name in ["a0", "a1", "a2", "a3"] {
-        rig.queue().add(name);
+        test.queue().add(name);
     }
     let first = runs.next().await;
     settle().await;
-    assert!(rig.queue().cancel(&"a1"));
-    assert!(rig.queue().cancel(&"a2"));
+    assert!(test.queue().cancel(&"a1"));
+    assert!(test.queue().cancel(&"a2"));
     let start = Instant::now();
     first.done();
     let next = runs.next().await;
     assert_eq!((next.request, start.elapsed()), ("a3", secs(0)));
-    rig.queue().add("a1");
+    test.queue().add("a1");
     next.done();
-    assert_eq!(runs.next().await.request, "a1", "one that was cancelled may come again");
-    rig.end().await;
+    assert_eq!(
+        runs.next().await.request,
+        "a1",
+        "a cancelled request can be added again"
+    );
+    test.end().await;
 }
 
-/// It was the turn of one that was cancelled then: the others do not wait for ever.
+/// The request that was next is cancelled. The others must still run.
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_is_not_taken_is_not_lost_for_good() {
-    let (reconciler, mut runs) = by_hand();
-    let rig = Rig::run(builder().max_concurrent(2).max_per_group(1, letter), reconciler);
+async fn a_cancelled_turn_passes_to_the_next_request_of_the_group() {
+    let (reconciler, mut runs) = manual_reconciler();
+    let test = TestController::run(
+        builder().max_concurrent(2).max_per_group(1, first_letter),
+        reconciler,
+    );
     for name in ["a0", "a1", "a2"] {
-        rig.queue().add(name);
+        test.queue().add(name);
     }
     let first = runs.next().await;
     settle().await;
-    rig.queue().add("b0");
+    test.queue().add("b0");
     let other = runs.next().await;
-    rig.queue().add("c0");
+    test.queue().add("c0");
     first.done();
     let third = runs.next().await;
-    assert_eq!((third.request, rig.queue().len()), ("c0", 1));
-    assert!(rig.queue().cancel(&"a1"), "it has its turn, and no worker yet");
+    assert_eq!((third.request, test.queue().len()), ("c0", 1));
+    assert!(
+        test.queue().cancel(&"a1"),
+        "it is next, but has no worker yet"
+    );
     third.done();
     other.done();
     let last = runs.next().await;
     assert_eq!(last.request, "a2");
     last.done();
-    rig.end().await;
+    test.end().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_whose_group_cannot_be_told_is_of_none() {
-    let (reconciler, mut runs) = by_hand();
-    let group = |name: &Name| match letter(name) {
+async fn a_request_whose_group_function_panics_has_no_group() {
+    let (reconciler, mut runs) = manual_reconciler();
+    let group = |name: &Name| match first_letter(name) {
         'x' => panic!("no such group"),
-        letter => letter,
+        first_letter => first_letter,
     };
-    let rig = Rig::run(builder().max_concurrent(8).max_per_group(1, group), reconciler);
+    let test = TestController::run(
+        builder().max_concurrent(8).max_per_group(1, group),
+        reconciler,
+    );
     for name in ["x1", "x2", "a1", "a2", "x3"] {
-        rig.queue().add(name);
+        test.queue().add(name);
     }
     settle().await;
-    let begun = runs.begun();
-    assert_eq!(begun.iter().map(|run| run.request).collect::<Vec<_>>(), ["x1", "x2", "a1", "x3"]);
-    begun.into_iter().for_each(Held::done);
+    let started = runs.started();
+    assert_eq!(
+        started.iter().map(|run| run.request).collect::<Vec<_>>(),
+        ["x1", "x2", "a1", "x3"]
+    );
+    started.into_iter().for_each(RunningReconcile::done);
     assert_eq!(runs.next().await.request, "a2");
-    rig.end().await;
+    test.end().await;
 }
 
-/// Failing, timed out or panicking: each gives its place back.
+/// A reconcile that fails, times out or panics releases its slot.
 #[tokio::test(start_paused = true)]
-async fn what_a_request_has_entered_it_leaves_though_its_group_cannot_be_told_any_more() {
+async fn a_request_releases_its_group_even_if_the_group_function_panics_later() {
     let asked = Arc::new(AtomicUsize::new(0));
     let group = move |_: &Name| match asked.fetch_add(1, SeqCst) {
-        // When the second and the third ask, the first one runs.
+        // The second and the third request call this while the first one runs.
         0..3 => 'a',
         _ => panic!("no such group"),
     };
-    let (reconciler, mut runs) = by_hand();
-    let rig = Rig::run(builder().max_concurrent(4).max_per_group(1, group), reconciler);
+    let (reconciler, mut runs) = manual_reconciler();
+    let test = TestController::run(
+        builder().max_concurrent(4).max_per_group(1, group),
+        reconciler,
+    );
     for name in ["a1", "a2", "a3"] {
-        rig.queue().add(name);
+        test.queue().add(name);
     }
     settle().await;
     let first = runs.next().await;
-    assert_eq!(runs.begun().len(), 0, "the others wait");
+    assert_eq!(runs.started().len(), 0, "the others wait");
     first.done();
     for _ in 0..2 {
         runs.next().await.done();
     }
     settle().await;
-    assert_eq!(rig.stats().success, 3);
-    rig.end().await;
+    assert_eq!(test.stats().success, 3);
+    test.end().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn however_a_run_ends_the_next_of_its_group_follows() {
+async fn every_result_of_a_reconcile_releases_its_group() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let reconciler = reconcile::from_fn({
         let seen = seen.clone();
@@ -406,7 +516,7 @@ async fn however_a_run_ends_the_next_of_its_group_follows() {
                 match name {
                     _ if cx.attempt() > 1 => Ok(Outcome::done()),
                     "a1" => anyhow::bail!("no luck"),
-                    "a2" => panic!("worse"),
+                    "a2" => panic!("no luck"),
                     "a3" => Ok(Outcome::requeue_after(secs(9))),
                     "a4" => Ok(Outcome::requeue()),
                     "a5" => std::future::pending().await,
@@ -415,14 +525,23 @@ async fn however_a_run_ends_the_next_of_its_group_follows() {
             }
         }
     });
-    let options = Options { reconcile_timeout: Some(secs(3)), ..Options::default() };
-    let rig = Rig::run(builder().max_concurrent(4).max_per_group(1, letter).options(options), reconciler);
+    let options = Options {
+        reconcile_timeout: Some(secs(3)),
+        ..Options::default()
+    };
+    let test = TestController::run(
+        builder()
+            .max_concurrent(4)
+            .max_per_group(1, first_letter)
+            .options(options),
+        reconciler,
+    );
     for name in ["a1", "a2", "a3", "a4", "a5", "a6"] {
-        rig.queue().add(name);
+        test.queue().add(name);
     }
-    pass(ms(550)).await;
+    advance(ms(550)).await;
     assert_eq!(seen.lock()[..5], ["a1", "a2", "a3", "a4", "a5"]);
-    pass(secs(4)).await;
+    advance(secs(4)).await;
     assert!(seen.lock().contains(&"a6"));
-    rig.end().await;
+    test.end().await;
 }

@@ -1,10 +1,12 @@
-//! The test environments, on the servers themselves. What needs the real one is left out where there is none, and never with `CI=true`.
+//! Tests of the test environments.
+//!
+//! Tests of the real server are skipped if it is not installed, except with `CI=true`.
 
-mod both;
+mod both_servers;
 mod embedded;
-mod ends;
 mod existing;
-mod fails;
-mod life;
+mod failures;
+mod killed_process;
+mod lifecycle;
 mod shared;
 mod support;

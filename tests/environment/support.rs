@@ -1,4 +1,4 @@
-//! What the tests share: an environment of their own, one after another; a definition; processes, seen from outside.
+//! Helpers of the environment tests: environments, a CRD, child processes.
 
 use kube_client::{
     Client, Config,
@@ -16,35 +16,42 @@ use std::{
 use steersman::testing::{Environment, Options, or_left_out};
 use tokio::sync::{Mutex, MutexGuard};
 
-/// One after another: they need the machine.
-static TURN: Mutex<()> = Mutex::const_new(());
+/// Serializes tests that need the whole machine.
+static MACHINE: Mutex<()> = Mutex::const_new(());
 
-pub(crate) struct Own {
+pub(crate) struct ExclusiveEnvironment {
     pub(crate) environment: Environment,
-    _turn: MutexGuard<'static, ()>,
+    _lock: MutexGuard<'static, ()>,
 }
 
-/// An environment for one test; none where there is nothing to start.
-pub(crate) async fn own(options: Options) -> Option<Own> {
-    let turn = TURN.lock().await;
-    let since = Instant::now();
+/// Starts an environment for one test.
+///
+/// Returns `None` if the real server is not installed.
+pub(crate) async fn exclusive_environment(options: Options) -> Option<ExclusiveEnvironment> {
+    let lock = MACHINE.lock().await;
+    let started = Instant::now();
     let environment = or_left_out(Environment::start(options).await)?;
-    println!("started in {:?}", since.elapsed());
-    Some(Own { environment, _turn: turn })
+    println!("started in {:?}", started.elapsed());
+    Some(ExclusiveEnvironment {
+        environment,
+        _lock: lock,
+    })
 }
 
-pub(crate) async fn turn() -> MutexGuard<'static, ()> {
-    TURN.lock().await
+pub(crate) async fn lock_machine() -> MutexGuard<'static, ()> {
+    MACHINE.lock().await
 }
 
-/// A client by a kubeconfig's text, as another program would read it.
+/// Creates a client from the text of a kubeconfig, as another program would.
 pub(crate) async fn client_of(kubeconfig: &str) -> Client {
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig).unwrap();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .unwrap();
     Client::try_from(config).unwrap()
 }
 
-/// `plural.group`, with one served version.
+/// Returns the CRD `plural.group` with one served version.
 pub(crate) fn definition(plural: &str, kind: &str, group: &str) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -62,60 +69,81 @@ pub(crate) fn definition(plural: &str, kind: &str, group: &str) -> Value {
     })
 }
 
-/// The processes whose command line names this: their ids and programs.
-pub(crate) fn processes(of: &Path) -> Vec<(String, String)> {
-    let of = of.to_str().unwrap();
-    let entries = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
-        let line = fs::read(entry.path().join("cmdline")).ok()?;
-        let line = String::from_utf8_lossy(&line).into_owned();
-        let program = line.split('\0').next()?.rsplit('/').next()?.to_owned();
-        line.contains(of).then(|| (entry.file_name().into_string().unwrap(), program))
-    });
+/// Returns ids and programs of processes whose command line has this path.
+pub(crate) fn processes(path: &Path) -> Vec<(String, String)> {
+    let path = path.to_str().unwrap();
+    let entries = fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| {
+            let line = fs::read(entry.path().join("cmdline")).ok()?;
+            let line = String::from_utf8_lossy(&line).into_owned();
+            let program = line.split('\0').next()?.rsplit('/').next()?.to_owned();
+            line.contains(path)
+                .then(|| (entry.file_name().into_string().unwrap(), program))
+        });
     entries.collect()
 }
 
-pub(crate) fn soon<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let since = Instant::now();
+pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
     loop {
-        if let Some(seen) = look() {
-            return seen;
+        if let Some(output) = look() {
+            return output;
         }
-        assert!(since.elapsed() < Duration::from_mins(1), "waited for: {what}");
+        assert!(
+            started.elapsed() < Duration::from_mins(1),
+            "waited for: {what}"
+        );
         thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// How a helper ended, and all that it said.
+/// Exit status and output of a helper.
 pub(crate) struct Output {
     pub(crate) success: bool,
     pub(crate) text: String,
 }
 
-/// This binary again, for one of its helpers, to its end.
+/// Runs a helper in a child process until it ends.
 pub(crate) fn helper_output(name: &str, variables: &[(&str, &str)]) -> Output {
     let output = command(name, variables).output().unwrap();
     let text = [output.stdout, output.stderr].concat();
-    Output { success: output.status.success(), text: String::from_utf8_lossy(&text).into_owned() }
+    Output {
+        success: output.status.success(),
+        text: String::from_utf8_lossy(&text).into_owned(),
+    }
 }
 
-/// This binary again, for one of its helpers, up to the line by which the helper says that it is ready; that line's text.
+/// Starts a helper in a child process.
+///
+/// Returns the text of the line with which it reports that it is ready.
 pub(crate) fn helper(name: &str, variables: &[(&str, &str)]) -> (Child, Option<String>) {
-    let mut child = command(name, variables).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let said = lines.find_map(|line| line.split_once("helper: ").map(|(_, text)| text.to_owned()));
-    // Who writes to a pipe that nobody reads fails.
+    let mut child = command(name, variables)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
+    let text = lines.find_map(|line| line.split_once("helper: ").map(|(_, text)| text.to_owned()));
+    // Drain the pipe, because writing to a closed pipe fails.
     thread::spawn(move || lines.for_each(drop));
-    (child, said)
+    (child, text)
 }
 
 fn command(name: &str, variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--ignored", "--exact", name, "--nocapture"]).env("STEERSMAN_TEST_HELPER", "yes");
+    command
+        .args(["--ignored", "--exact", name, "--nocapture"])
+        .env("STEERSMAN_TEST_HELPER", "yes");
     command.envs(variables.iter().copied());
     command
 }
 
-/// Somebody who asks for ignored tests does not want helpers.
+/// Returns whether this process was started as a helper.
+///
+/// A run of all ignored tests does not count.
 pub(crate) fn is_helper() -> bool {
     std::env::var_os("STEERSMAN_TEST_HELPER").is_some()
 }

@@ -1,8 +1,8 @@
-//! The admin server, over sockets.
+//! Tests of the admin server over sockets.
 
 use crate::{
+    http_client::{Page, ask, get, get_as},
     support::{Running, builder, nothing, server},
-    web::{Page, ask, get, get_as},
 };
 use http::Response;
 use k8s_openapi::api::{
@@ -41,11 +41,17 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 fn any_port() -> Admin {
-    Admin { address: "127.0.0.1:0".parse().expect("an address"), ..Admin::default() }
+    Admin {
+        address: "127.0.0.1:0".parse().expect("an address"),
+        ..Admin::default()
+    }
 }
 
-/// A manager that runs, with a server.
-async fn serving(builder: ManagerBuilder, admin: Admin) -> anyhow::Result<(ManagerHandle, SocketAddr, Running)> {
+/// Runs a manager with an admin server.
+async fn serving(
+    builder: ManagerBuilder,
+    admin: Admin,
+) -> anyhow::Result<(ManagerHandle, SocketAddr, Running)> {
     let manager = builder.build()?;
     let address = manager.serve_admin(admin)?.address();
     let handle = manager.handle();
@@ -54,25 +60,37 @@ async fn serving(builder: ManagerBuilder, admin: Admin) -> anyhow::Result<(Manag
     Ok((handle, address, running))
 }
 
-// Spec 1.14
 #[tokio::test]
-async fn health_is_said_as_upstream_says_it() -> anyhow::Result<()> {
+async fn health_pages_have_the_format_of_controller_runtime() -> anyhow::Result<()> {
     let server = server();
     let (handle, address, running) = serving(builder(&server), any_port()).await?;
     handle.add_check(Probe::Ready, "door", || Err("the door is open".into()));
-    let broken = "[+]cache ok\n[-]door failed: reason withheld\n[+]started ok\nreadyz check failed\n";
+    let broken =
+        "[+]cache ok\n[-]door failed: reason withheld\n[+]started ok\nreadyz check failed\n";
     let fine = "[+]cache ok\n[+]door excluded: ok\n[+]started ok\n";
     for (path, code, body) in [
         ("/healthz", 200, "ok".to_owned()),
         ("/healthz/", 200, "ok".into()),
-        ("/healthz?verbose", 200, "[+]ping ok\nhealthz check passed\n".into()),
-        ("/healthz?verbose=1&exclude=ping", 200, "[+]ping excluded: ok\nhealthz check passed\n".into()),
+        (
+            "/healthz?verbose",
+            200,
+            "[+]ping ok\nhealthz check passed\n".into(),
+        ),
+        (
+            "/healthz?verbose=1&exclude=ping",
+            200,
+            "[+]ping excluded: ok\nhealthz check passed\n".into(),
+        ),
         ("/healthz/ping", 200, "ok".into()),
         ("/healthz/none", 404, String::new()),
         ("/healthz/ping/none", 404, String::new()),
         ("/readyz", 500, broken.into()),
         ("/readyz?exclude=door", 200, "ok".into()),
-        ("/readyz?exclude=door&verbose", 200, format!("{fine}readyz check passed\n")),
+        (
+            "/readyz?exclude=door&verbose",
+            200,
+            format!("{fine}readyz check passed\n"),
+        ),
         (
             "/readyz?exclude=door,window&verbose",
             200,
@@ -80,14 +98,23 @@ async fn health_is_said_as_upstream_says_it() -> anyhow::Result<()> {
                 "{fine}warn: some health checks cannot be excluded: no matches for \"window\"\nreadyz check passed\n"
             ),
         ),
-        ("/readyz/door", 500, "internal server error: the door is open\n".into()),
+        (
+            "/readyz/door",
+            500,
+            "internal server error: the door is open\n".into(),
+        ),
         ("/readyz/cache", 200, "ok".into()),
         ("/none", 404, String::new()),
     ] {
         let page = get(address, path).await?;
         assert_eq!((page.code, page.body), (code, body), "{path}");
     }
-    assert!(get(address, "/readyz").await?.head.contains("x-content-type-options: nosniff"));
+    assert!(
+        get(address, "/readyz")
+            .await?
+            .head
+            .contains("x-content-type-options: nosniff")
+    );
     running.stop().await
 }
 
@@ -115,32 +142,49 @@ async fn debug_queues_show_reasons_and_terminal_errors() -> anyhow::Result<()> {
     let queues = get(address, "/debug/queues").await?.json();
     for page in [&page, &queues[0]] {
         let outcome = &page["terminal"][0];
-        assert_eq!((&outcome["key"], &outcome["attempt"]), (&json!("shop/bad"), &json!(1)), "{page}");
-        assert!(outcome["error"].as_str().is_some_and(|error| error.ends_with("replicas is negative")), "{page}");
+        assert_eq!(
+            (&outcome["key"], &outcome["attempt"]),
+            (&json!("shop/bad"), &json!(1)),
+            "{page}"
+        );
+        assert!(
+            outcome["error"]
+                .as_str()
+                .is_some_and(|error| error.ends_with("replicas is negative")),
+            "{page}"
+        );
     }
     running.stop().await
 }
 
 #[tokio::test]
-async fn debug_pages_are_what_the_manager_says_as_json() -> anyhow::Result<()> {
+async fn debug_pages_are_reports_as_json() -> anyhow::Result<()> {
     let server = server();
-    let manager = builder(&server).leader_election("operator", "default").build()?;
+    let manager = builder(&server)
+        .leader_election("operator", "default")
+        .build()?;
     let free = Arc::new(Semaphore::new(0));
     let waits = free.clone();
-    manager.controller("maps").for_::<ConfigMap>().reconcile(reconcile::from_fn(move |_: Request, _| {
-        let waits = waits.clone();
-        async move {
-            waits.acquire().await?.forget();
-            Ok(Outcome::done())
-        }
-    }))?;
+    manager
+        .controller("maps")
+        .for_::<ConfigMap>()
+        .reconcile(reconcile::from_fn(move |_: Request, _| {
+            let waits = waits.clone();
+            async move {
+                waits.acquire().await?.forget();
+                Ok(Outcome::done())
+            }
+        }))?;
     let address = manager.serve_admin(any_port())?.address();
     let handle = manager.handle();
     handle.add_check(Probe::Ready, "door", || Err("the door is open".into()));
     let running = Running::new(manager);
     for name in ["a", "b", "c"] {
         let map = json!({"metadata": {"namespace": "default", "name": name}});
-        handle.client().create::<ConfigMap>(&serde_json::from_value(map)?).await?;
+        handle
+            .client()
+            .create::<ConfigMap>(&serde_json::from_value(map)?)
+            .await?;
     }
     let controller = loop {
         let page = get(address, "/debug/queues/maps").await?.json();
@@ -148,87 +192,192 @@ async fn debug_pages_are_what_the_manager_says_as_json() -> anyhow::Result<()> {
             break page;
         }
     };
-    assert_eq!((&controller["controller"], &controller["stats"]["running"]), (&json!("maps"), &json!(1)));
+    assert_eq!(
+        (&controller["controller"], &controller["stats"]["running"]),
+        (&json!("maps"), &json!(1))
+    );
     let entries = controller["entries"].as_array().expect("entries");
-    assert_eq!((&entries[0]["state"], &entries[1]["state"]), (&json!("running"), &json!("ready")));
-    assert!(entries[0]["key"].as_str().is_some_and(|key| key.starts_with("default/")), "{controller}");
-    assert!(entries[1]["reasons"].as_array().is_some_and(|reasons| !reasons.is_empty()), "{controller}");
+    assert_eq!(
+        (&entries[0]["state"], &entries[1]["state"]),
+        (&json!("running"), &json!("ready"))
+    );
+    assert!(
+        entries[0]["key"]
+            .as_str()
+            .is_some_and(|key| key.starts_with("default/")),
+        "{controller}"
+    );
+    assert!(
+        entries[1]["reasons"]
+            .as_array()
+            .is_some_and(|reasons| !reasons.is_empty()),
+        "{controller}"
+    );
     let some = get(address, "/debug/queues/maps?limit=1").await?.json();
-    assert_eq!((&some["keys"], some["entries"].as_array().map(Vec::len)), (&json!(3), Some(1)));
+    assert_eq!(
+        (&some["keys"], some["entries"].as_array().map(Vec::len)),
+        (&json!(3), Some(1))
+    );
+    let key = entries[1]["key"].as_str().expect("a key");
+    let one = get(address, &format!("/debug/queues/maps?key={key}")).await?;
+    let one = one.json();
+    assert_eq!(one["entries"].as_array().map(Vec::len), Some(1));
+    assert_eq!(one["entries"][0]["key"], key);
+    let other = get(address, "/debug/queues/maps?key=default/other").await?;
+    assert_eq!(other.json()["entries"], json!([]));
 
     let [controllers, queues, caches, leases, checks] = {
         let mut pages = Vec::new();
         for page in ["controllers", "queues", "caches", "leases", "checks"] {
             let page = get(address, &format!("/debug/{page}")).await?;
-            assert!(page.code == 200 && page.head.contains("content-type: application/json"), "{page:?}");
+            assert!(
+                page.code == 200 && page.head.contains("content-type: application/json"),
+                "{page:?}"
+            );
             pages.push(page.json());
         }
         <[Value; 5]>::try_from(pages).expect("five")
     };
-    assert_eq!((&controllers[0]["name"], &controllers[0]["watches"][0]["state"]), (&json!("maps"), &json!("synced")));
-    assert_eq!((&queues[0]["controller"], &queues[0]["stats"]["running"]), (&json!("maps"), &json!(1)));
+    assert_eq!(
+        (
+            &controllers[0]["name"],
+            &controllers[0]["watches"][0]["state"]
+        ),
+        (&json!("maps"), &json!("synced"))
+    );
+    assert_eq!(
+        (&queues[0]["controller"], &queues[0]["stats"]["running"]),
+        (&json!("maps"), &json!(1))
+    );
     let informer = &caches[0]["informers"][0];
-    assert_eq!((&informer["kind"], &informer["objects"]), (&json!("ConfigMap"), &json!(3)));
-    assert_eq!((&leases[0]["name"], &leases[0]["leading"]), (&json!("operator"), &json!(true)));
+    assert_eq!(
+        (&informer["kind"], &informer["objects"]),
+        (&json!("ConfigMap"), &json!(3))
+    );
+    assert_eq!(
+        (&leases[0]["name"], &leases[0]["leading"]),
+        (&json!("operator"), &json!(true))
+    );
     let readyz = checks["readyz"].as_array().expect("checks");
-    let door = readyz.iter().find(|check| check["name"] == "door").expect("the check was added");
+    let door = readyz
+        .iter()
+        .find(|check| check["name"] == "door")
+        .expect("the check was added");
     assert_eq!(door["failure"], "the door is open", "{checks}");
     assert_eq!(get(address, "/debug/queues/none").await?.code, 404);
 
     let metrics = get(address, "/metrics").await?;
-    assert!(metrics.head.contains("content-type: application/openmetrics-text; version=1.0.0; charset=utf-8"));
+    assert!(
+        metrics
+            .head
+            .contains("content-type: application/openmetrics-text; version=1.0.0; charset=utf-8")
+    );
     assert!(metrics.body.ends_with("# EOF\n"));
     free.add_permits(100);
     running.stop().await
 }
 
 #[tokio::test]
-async fn a_port_that_is_taken_is_an_error_that_says_what_to_do() -> anyhow::Result<()> {
+async fn a_port_in_use_is_an_error_that_names_the_fix() -> anyhow::Result<()> {
     let server = server();
     let manager = builder(&server).build()?;
     let taken = manager.serve_admin(any_port())?.address();
-    let error = manager.serve_admin(Admin { address: taken, ..Admin::default() }).unwrap_err();
+    let error = manager
+        .serve_admin(Admin {
+            address: taken,
+            ..Admin::default()
+        })
+        .unwrap_err();
     assert!(matches!(error, AdminError::Bind { .. }));
     let words = error.to_string();
-    assert!(words.contains(&format!("cannot listen on {taken}: ")), "{words}");
-    assert!(words.ends_with("choose another port, 0 for any that is free, in `Admin::address`"), "{words}");
+    assert!(
+        words.contains(&format!("cannot listen on {taken}: ")),
+        "{words}"
+    );
+    assert!(
+        words.ends_with("choose another port, 0 for any free one, in `Admin::address`"),
+        "{words}"
+    );
     drop(manager);
-    // With the manager goes the socket.
+    // Dropping the manager closes the socket.
     std::net::TcpListener::bind(taken)?;
     Ok(())
 }
 
 #[tokio::test]
-async fn what_others_can_reach_shows_no_debug_pages_and_never_says_why() -> anyhow::Result<()> {
+async fn a_public_address_serves_no_debug_pages_and_no_error_texts() -> anyhow::Result<()> {
     let server = server();
     assert!(Admin::default().address.ip().is_loopback());
-    let everywhere = Admin { address: "0.0.0.0:0".parse()?, ..Admin::default() };
+    let everywhere = Admin {
+        address: "0.0.0.0:0".parse()?,
+        ..Admin::default()
+    };
     let (handle, address, running) = serving(builder(&server), everywhere.clone()).await?;
     handle.add_check(Probe::Ready, "door", || Err("the door is open".into()));
     let here = SocketAddr::from(([127, 0, 0, 1], address.port()));
     let hidden = get(here, "/debug/queues").await?;
-    assert!(hidden.code == 403 && hidden.body.contains("Admin::access"), "{hidden:?}");
-    assert_eq!(get(here, "/readyz/door").await?.body, "internal server error: reason withheld\n");
-    assert_eq!((get(here, "/metrics").await?.code, get(here, "/healthz").await?.code), (200, 200));
+    assert!(
+        hidden.code == 403 && hidden.body.contains("Admin::access"),
+        "{hidden:?}"
+    );
+    assert_eq!(
+        get(here, "/readyz/door").await?.body,
+        "internal server error: reason withheld\n"
+    );
+    assert_eq!(
+        (
+            get(here, "/metrics").await?.code,
+            get(here, "/healthz").await?.code
+        ),
+        (200, 200)
+    );
     running.stop().await?;
 
-    let shown = Admin { debug: Some(true), ..everywhere.clone() };
+    let shown = Admin {
+        debug: Some(true),
+        ..everywhere.clone()
+    };
     let (_, address, running) = serving(builder(&server), shown).await?;
-    assert_eq!(get(SocketAddr::from(([127, 0, 0, 1], address.port())), "/debug/queues").await?.code, 200);
+    assert_eq!(
+        get(
+            SocketAddr::from(([127, 0, 0, 1], address.port())),
+            "/debug/queues"
+        )
+        .await?
+        .code,
+        200
+    );
     running.stop().await?;
 
     let manager = builder(&server).build()?;
-    let refused = manager.serve_admin(Admin { access: Access::Reviewed, ..everywhere }).unwrap_err();
-    assert!(refused.to_string().contains("set `Admin::tls`"), "{refused}");
+    let refused = manager
+        .serve_admin(Admin {
+            access: Access::Reviewed,
+            ..everywhere
+        })
+        .unwrap_err();
+    assert!(
+        refused.to_string().contains("set `Admin::tls`"),
+        "{refused}"
+    );
     Ok(())
 }
 
 #[tokio::test]
-async fn pages_of_your_own_are_for_paths_that_are_not_taken() -> anyhow::Result<()> {
+async fn custom_pages_require_a_free_path() -> anyhow::Result<()> {
     let server = server();
     let page = |words: &'static str| axum::routing::get(move || std::future::ready(words));
-    let routes = axum::Router::new().route("/about", page("a painter")).route("/healthz", page("never"));
-    let (_, address, running) = serving(builder(&server), Admin { routes: Some(routes), ..any_port() }).await?;
+    let routes = axum::Router::new()
+        .route("/about", page("a painter"))
+        .route("/healthz", page("never"));
+    let (_, address, running) = serving(
+        builder(&server),
+        Admin {
+            routes: Some(routes),
+            ..any_port()
+        },
+    )
+    .await?;
     let Page { code, body, .. } = get(address, "/about").await?;
     assert_eq!((code, &*body), (200, "a painter"));
     assert_eq!(get(address, "/healthz").await?.body, "ok");
@@ -237,21 +386,31 @@ async fn pages_of_your_own_are_for_paths_that_are_not_taken() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn a_stop_waits_for_none_of_those_who_ask_nothing() -> anyhow::Result<()> {
+async fn a_stop_does_not_wait_for_idle_connections() -> anyhow::Result<()> {
     let server = server();
     let (_, address, running) = serving(builder(&server), any_port()).await?;
     let mut idle = TcpStream::connect(address).await?;
-    idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await?;
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        .await?;
     let mut answer = [0; 512];
-    assert!(idle.read(&mut answer).await? > 0 && answer.starts_with(b"HTTP/1.1 200"), "it is kept open after that");
+    assert!(
+        idle.read(&mut answer).await? > 0 && answer.starts_with(b"HTTP/1.1 200"),
+        "it is kept open after that"
+    );
     let mut silent = TcpStream::connect(address).await?;
     running.stop().await?;
-    assert_eq!((idle.read(&mut answer).await?, silent.read(&mut answer).await.unwrap_or(0)), (0, 0));
+    assert_eq!(
+        (
+            idle.read(&mut answer).await?,
+            silent.read(&mut answer).await.unwrap_or(0)
+        ),
+        (0, 0)
+    );
     assert!(TcpStream::connect(address).await.is_err());
     Ok(())
 }
 
-/// Shown to a client that trusts this authority alone.
+/// Requests a page with a client that trusts only this authority.
 async fn over_tls(authority: &Authority, address: SocketAddr, path: &str) -> anyhow::Result<Page> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from(authority.ca_der()))?;
@@ -260,30 +419,57 @@ async fn over_tls(authority: &Authority, address: SocketAddr, path: &str) -> any
         .with_root_certificates(roots)
         .with_no_client_auth();
     let stream = TcpStream::connect(address).await?;
-    let stream = TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost")?, stream).await?;
+    let stream = TlsConnector::from(Arc::new(config))
+        .connect(ServerName::try_from("localhost")?, stream)
+        .await?;
     ask(stream, path, None).await
 }
 
 #[tokio::test]
-async fn with_a_certificate_it_is_https_and_nothing_else() -> anyhow::Result<()> {
+async fn with_a_certificate_only_https_is_served() -> anyhow::Result<()> {
     let (server, directory, authority) = (server(), tempfile::tempdir()?, Authority::generate()?);
-    let (files, signed) = (TlsFiles::in_directory(&directory), authority.server_certificate()?);
+    let (files, signed) = (
+        TlsFiles::in_directory(&directory),
+        authority.server_certificate()?,
+    );
     fs::write(&files.certificate, signed.certificate_pem)?;
     fs::write(&files.key, signed.key_pem)?;
-    let (_, address, running) = serving(builder(&server), Admin { tls: Some(files.clone()), ..any_port() }).await?;
+    let (_, address, running) = serving(
+        builder(&server),
+        Admin {
+            tls: Some(files.clone()),
+            ..any_port()
+        },
+    )
+    .await?;
     assert_eq!(over_tls(&authority, address, "/healthz").await?.body, "ok");
-    assert!(over_tls(&Authority::generate()?, address, "/healthz").await.is_err());
+    assert!(
+        over_tls(&Authority::generate()?, address, "/healthz")
+            .await
+            .is_err()
+    );
     assert!(get(address, "/healthz").await.is_err(), "not in the clear");
     running.stop().await?;
 
     fs::remove_file(&files.key)?;
     let manager = builder(&server).build()?;
-    let error = manager.serve_admin(Admin { tls: Some(files), ..any_port() }).unwrap_err().to_string();
-    assert!(error.contains("tls.key: ") && error.contains("PEM files that this process may read"), "{error}");
+    let error = manager
+        .serve_admin(Admin {
+            tls: Some(files),
+            ..any_port()
+        })
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("tls.key: ") && error.contains("PEM files that this process can read"),
+        "{error}"
+    );
     Ok(())
 }
 
-/// A cluster that knows `good` and `other`, and lets the first read metrics.
+/// Returns a client of an API server that knows the tokens `good` and `other`.
+///
+/// Only the first may read metrics.
 fn cluster(asked: &Arc<AtomicUsize>, up: bool) -> kube::Client {
     let asked = asked.clone();
     let service = tower::service_fn(move |request: http::Request<Body>| {
@@ -292,17 +478,28 @@ fn cluster(asked: &Arc<AtomicUsize>, up: bool) -> kube::Client {
             let path = request.uri().path().to_owned();
             let body: Value = serde_json::from_slice(&request.into_body().collect_bytes().await?)?;
             let status = match &*path {
-                _ if !up => return Ok(answer(500, &json!({"kind": "Status", "message": "down", "code": 500}))),
-                "/apis/authentication.k8s.io/v1/tokenreviews" => match body["spec"]["token"].as_str() {
-                    Some(token @ ("good" | "other")) => {
-                        let user = json!({"username": token, "groups": ["g"], "extra": {"k": ["v"]}});
-                        json!({"authenticated": true, "user": user})
+                _ if !up => {
+                    return Ok(answer(
+                        500,
+                        &json!({"kind": "Status", "message": "down", "code": 500}),
+                    ));
+                }
+                "/apis/authentication.k8s.io/v1/tokenreviews" => {
+                    match body["spec"]["token"].as_str() {
+                        Some(token @ ("good" | "other")) => {
+                            let user =
+                                json!({"username": token, "groups": ["g"], "extra": {"k": ["v"]}});
+                            json!({"authenticated": true, "user": user})
+                        }
+                        _ => json!({"authenticated": false, "user": {}, "error": "who?"}),
                     }
-                    _ => json!({"authenticated": false, "user": {}, "error": "who?"}),
-                },
+                }
                 "/apis/authorization.k8s.io/v1/subjectaccessreviews" => {
                     let spec = &body["spec"];
-                    assert_eq!((&spec["groups"], &spec["extra"]), (&json!(["g"]), &json!({"k": ["v"]})));
+                    assert_eq!(
+                        (&spec["groups"], &spec["extra"]),
+                        (&json!(["g"]), &json!({"k": ["v"]}))
+                    );
                     let may = json!({"path": "/metrics", "verb": "get"});
                     json!({"allowed": spec["user"] == "good" && spec["nonResourceAttributes"] == may})
                 }
@@ -315,14 +512,21 @@ fn cluster(asked: &Arc<AtomicUsize>, up: bool) -> kube::Client {
 }
 
 fn answer(code: u16, body: &Value) -> Response<Body> {
-    Response::builder().status(code).body(Body::from(body.to_string().into_bytes())).expect("an answer")
+    Response::builder()
+        .status(code)
+        .body(Body::from(body.to_string().into_bytes()))
+        .expect("an answer")
 }
 
 #[tokio::test]
-async fn who_asks_is_let_in_by_what_the_cluster_says_which_is_remembered_for_a_while() -> anyhow::Result<()> {
+async fn access_reviews_authorize_requests_and_are_cached() -> anyhow::Result<()> {
     let asked = Arc::new(AtomicUsize::new(0));
-    let reviewed = Admin { access: Access::Reviewed, ..any_port() };
-    let (handle, address, running) = serving(Manager::builder(cluster(&asked, true)), reviewed.clone()).await?;
+    let reviewed = Admin {
+        access: Access::Reviewed,
+        ..any_port()
+    };
+    let (handle, address, running) =
+        serving(Manager::builder(cluster(&asked, true)), reviewed.clone()).await?;
     for _ in 0..2 {
         for (token, path, code) in [
             (None, "/healthz", 200),
@@ -339,27 +543,39 @@ async fn who_asks_is_let_in_by_what_the_cluster_says_which_is_remembered_for_a_w
             assert_eq!(page.head.contains("www-authenticate: bearer"), code == 401);
         }
     }
-    // Three tokens, and four questions about two of them.
+    // Three token reviews, and four access reviews for two of the tokens.
     assert_eq!(asked.load(Relaxed), 7);
-    let (page, counted) =
-        (handle.metrics_page(), "rest_client_requests_total{code=\"201\",method=\"POST\",host=\"\"} 7");
+    let (page, counted) = (
+        handle.metrics_page(),
+        "rest_client_requests_total{code=\"201\",method=\"POST\",host=\"\"} 7",
+    );
     assert!(page.lines().any(|line| line == counted), "{page}");
     running.stop().await?;
 
-    let strict = Admin { review_health: true, ..reviewed };
+    let strict = Admin {
+        review_health: true,
+        ..reviewed
+    };
     let (_, address, running) = serving(Manager::builder(cluster(&asked, true)), strict).await?;
     assert_eq!(get(address, "/healthz").await?.code, 401);
     running.stop().await
 }
 
 #[tokio::test]
-async fn without_an_answer_of_the_cluster_nobody_is_let_in() -> anyhow::Result<()> {
-    let reviewed = Admin { access: Access::Reviewed, ..any_port() };
-    let (_, address, running) = serving(Manager::builder(cluster(&Arc::default(), false)), reviewed.clone()).await?;
+async fn a_failed_access_review_denies_the_request() -> anyhow::Result<()> {
+    let reviewed = Admin {
+        access: Access::Reviewed,
+        ..any_port()
+    };
+    let (_, address, running) = serving(
+        Manager::builder(cluster(&Arc::default(), false)),
+        reviewed.clone(),
+    )
+    .await?;
     assert_eq!(get_as(address, "/metrics", Some("good")).await?.code, 503);
     assert_eq!(get(address, "/healthz").await?.code, 200);
     running.stop().await?;
-    // The embedded server has no reviews.
+    // The embedded server does not support reviews.
     let server = server();
     let (_, address, running) = serving(builder(&server), reviewed).await?;
     assert_eq!(get_as(address, "/metrics", Some("good")).await?.code, 503);
@@ -367,7 +583,7 @@ async fn without_an_answer_of_the_cluster_nobody_is_let_in() -> anyhow::Result<(
 }
 
 #[test]
-fn the_real_server_says_who_may_read_metrics() {
+fn the_real_server_authorizes_metrics() {
     steersman::testing::run_real(|env: Env| async move {
         let (client, namespace) = (env.client()?, env.namespace("admin").await?);
         let accounts = Api::<ServiceAccount>::namespaced(client.clone(), &namespace);
@@ -376,29 +592,38 @@ fn the_real_server_says_who_may_read_metrics() {
             let account = serde_json::from_value(json!({"metadata": {"name": name}}))?;
             accounts.create(&PostParams::default(), &account).await?;
             let wanted: TokenRequest = serde_json::from_value(json!({"spec": {"audiences": []}}))?;
-            let token = accounts.create_token_request(name, &PostParams::default(), &wanted).await?;
+            let token = accounts
+                .create_token_request(name, &PostParams::default(), &wanted)
+                .await?;
             tokens.push(token.status.and_then(|status| status.token));
         }
         let role = json!({
             "metadata": {"name": format!("{namespace}-metrics")},
             "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
         });
-        Api::<ClusterRole>::all(client.clone()).create(&PostParams::default(), &serde_json::from_value(role)?).await?;
+        Api::<ClusterRole>::all(client.clone())
+            .create(&PostParams::default(), &serde_json::from_value(role)?)
+            .await?;
         let binding = json!({
             "metadata": {"name": format!("{namespace}-metrics")},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": format!("{namespace}-metrics")},
             "subjects": [{"kind": "ServiceAccount", "namespace": namespace, "name": "scraper"}],
         });
         let bindings = Api::<ClusterRoleBinding>::all(client.clone());
-        bindings.create(&PostParams::default(), &serde_json::from_value(binding)?).await?;
+        bindings
+            .create(&PostParams::default(), &serde_json::from_value(binding)?)
+            .await?;
 
-        let reviewed = Admin { access: Access::Reviewed, ..any_port() };
+        let reviewed = Admin {
+            access: Access::Reviewed,
+            ..any_port()
+        };
         let manager = Manager::builder(client.clone()).build()?;
         manager.controller("maps").reconcile(nothing::<Request>())?;
         let address = manager.serve_admin(reviewed.clone())?.address();
         let running = Running::new(manager);
         let (scraper, stranger) = (tokens[0].as_deref(), tokens[1].as_deref());
-        // A new role takes the server a moment.
+        // A new role takes effect with a delay.
         while get_as(address, "/metrics", scraper).await?.code == 403 {
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
@@ -415,7 +640,7 @@ fn the_real_server_says_who_may_read_metrics() {
         }
         running.stop().await?;
 
-        // A process that may not ask lets nobody in.
+        // A process that may not create reviews rejects all clients.
         let nobody = env.client_as("nobody", &[])?;
         let (_, address, running) = serving(Manager::builder(nobody), reviewed).await?;
         assert_eq!(get_as(address, "/metrics", scraper).await?.code, 503);

@@ -1,4 +1,4 @@
-//! Elections on both servers, by the clock on the wall: what the server lets in, and how long things take.
+//! Tests of leader election on both servers, in real time.
 
 use crate::support::{Running, until};
 use k8s_openapi::api::{
@@ -24,35 +24,43 @@ use steersman::{
 };
 use tokio::{sync::mpsc, time::timeout};
 
-/// Long enough for a machine that has much to do.
+/// Returns timeouts that a busy machine does not exceed.
 fn options(namespace: &str, identity: &str) -> LeaderElection {
-    LeaderElection { identity: identity.into(), ..LeaderElection::new("web", namespace) }
+    LeaderElection {
+        identity: identity.into(),
+        ..LeaderElection::new("web", namespace)
+    }
 }
 
-async fn leads(elector: &Elector) -> anyhow::Result<Leadership> {
+async fn acquire_lease(elector: &Elector) -> anyhow::Result<Leadership> {
     let leadership = timeout(Duration::from_mins(1), elector.acquire(pending())).await?;
-    leadership.ok_or_else(|| anyhow::anyhow!("nobody has stopped it"))
+    leadership.ok_or_else(|| anyhow::anyhow!("the elector was not stopped"))
 }
 
 async fn spec(client: Client, namespace: &str) -> anyhow::Result<Value> {
-    Ok(serde_json::to_value(Api::<Lease>::namespaced(client, namespace).get("web").await?.spec)?)
+    Ok(serde_json::to_value(
+        Api::<Lease>::namespaced(client, namespace)
+            .get("web")
+            .await?
+            .spec,
+    )?)
 }
 
 steersman::env_test! {
-    async fn a_lease_goes_from_one_to_the_next_within_a_watch_event(env: Env) -> anyhow::Result<()> {
+    async fn a_standby_acquires_a_released_lease_by_a_watch_event(env: Env) -> anyhow::Result<()> {
         let namespace = env.namespace("election").await?;
         let labels = [("app".to_owned(), "web".to_owned())].into();
         let first = Elector::new(env.client()?, LeaderElection { labels, ..options(&namespace, "a") })?;
         let second = Elector::new(env.client()?, options(&namespace, "b"))?;
-        let mut leadership = leads(&first).await?;
+        let mut leadership = acquire_lease(&first).await?;
         let held = spec(env.client()?, &namespace).await?;
         assert_eq!((&held["holderIdentity"], &held["leaseTransitions"]), (&json!("a"), &json!(0)));
 
         let standby = tokio::spawn({
             let second = second.clone();
-            async move { leads(&second).await }
+            async move { acquire_lease(&second).await }
         });
-        // Until it waits, and the Lease was renewed.
+        // Wait until the second candidate waits and the Lease was renewed.
         let waits = async {
             while second.report().holder.is_none() || first.report().renewals == 0 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -71,8 +79,8 @@ steersman::env_test! {
         Ok(())
     }
 
-    /// Whoever waited for its own next try, or for the lease to be over, would wait for an hour.
-    async fn a_standby_acts_by_the_watch_of_the_lease_and_not_by_its_own_clock(env: Env) -> anyhow::Result<()> {
+    /// A standby that waits for its retry period or the expiry of the lease would wait for an hour.
+    async fn a_standby_does_not_wait_for_its_retry_period(env: Env) -> anyhow::Result<()> {
         let namespace = env.namespace("election").await?;
         let hours = |hours| Duration::from_hours(hours);
         let manager = |identity: &str| {
@@ -81,23 +89,23 @@ steersman::env_test! {
             anyhow::Ok(Manager::builder(env.client()?).leader_election_with(election).build()?)
         };
         let (first, second) = (manager("a")?, manager("b")?);
-        let (tell, mut told) = mpsc::unbounded_channel();
+        let (sender, mut reconciled) = mpsc::unbounded_channel();
         second.controller("acts").reconcile(reconcile::from_fn(move |_: Request, _| {
-            let sent = tell.send(Instant::now());
+            let sent = sender.send(Instant::now());
             async move { sent.map(|()| Outcome::done()).map_err(Into::into) }
         }))?.queue().add(Request::new("default", "a"));
-        let (leads, waits) = (first.handle(), second.handle());
+        let (first_handle, second_handle) = (first.handle(), second.handle());
         let first = Running::new(first);
-        timeout(Duration::from_mins(1), leads.elected()).await?;
+        timeout(Duration::from_mins(1), first_handle.elected()).await?;
         let second = Running::new(second);
-        // Until it knows that it has to wait.
-        until(|| waits.lease().is_some_and(|lease| lease.holder.as_deref() == Some("a"))).await;
+        // Wait until the standby knows the holder.
+        until(|| second_handle.lease().is_some_and(|lease| lease.holder.as_deref() == Some("a"))).await;
         let released = Instant::now();
         first.stop().await?;
         let stopped = Instant::now();
-        let acted = timeout(Duration::from_mins(1), told.recv()).await?.ok_or_else(|| anyhow::anyhow!("it listens"))?;
+        let acted = timeout(Duration::from_mins(1), reconciled.recv()).await?.ok_or_else(|| anyhow::anyhow!("the sender is alive"))?;
         println!(
-            "{}: the standby has reconciled {:?} after the leader was told to stop, {:?} after it had",
+            "{}: the standby reconciled {:?} after the stop of the leader was requested, {:?} after it",
             env.name(),
             acted - released,
             acted.saturating_duration_since(stopped),
@@ -105,13 +113,13 @@ steersman::env_test! {
         second.stop().await
     }
 
-    async fn of_several_that_race_for_a_new_lease_one_leads(env: Env) -> anyhow::Result<()> {
+    async fn one_of_several_candidates_acquires_a_new_lease(env: Env) -> anyhow::Result<()> {
         let namespace = env.namespace("election").await?;
         let mut candidates = Vec::new();
         for number in 0..5 {
             let elector = Elector::new(env.client()?, options(&namespace, &number.to_string()))?;
             candidates.push(tokio::spawn(async move {
-                // As long as no lease is over.
+                // Shorter than the lease.
                 timeout(Duration::from_secs(5), elector.acquire(pending())).await.ok().flatten()
             }));
         }
@@ -123,17 +131,17 @@ steersman::env_test! {
         Ok(())
     }
 
-    async fn a_lease_whose_holder_is_gone_is_taken_when_it_is_over_whatever_its_clock_said(env: Env) -> anyhow::Result<()> {
+    async fn an_abandoned_lease_expires_regardless_of_the_clock_of_its_holder(env: Env) -> anyhow::Result<()> {
         let namespace = env.namespace("election").await?;
         let (lease, renew, retry) = (Duration::from_secs(2), Duration::from_secs(1), Duration::from_millis(200));
         let times = |options| LeaderElection { lease_duration: lease, renew_deadline: renew, retry_period: retry, ..options };
-        drop(leads(&Elector::new(env.client()?, times(options(&namespace, "a")))?).await?);
+        drop(acquire_lease(&Elector::new(env.client()?, times(options(&namespace, "a")))?).await?);
         let leases: Api<Lease> = Api::namespaced(env.client()?, &namespace);
         for (identity, renewed) in [("b", "2001-01-01T00:00:00.000000Z"), ("c", "2099-01-01T00:00:00.000000Z")] {
             let skewed = json!({"spec": {"renewTime": renewed}});
             leases.patch("web", &PatchParams::default(), &Patch::Merge(skewed)).await?;
             let began = Instant::now();
-            drop(leads(&Elector::new(env.client()?, times(options(&namespace, identity)))?).await?);
+            drop(acquire_lease(&Elector::new(env.client()?, times(options(&namespace, identity)))?).await?);
             println!("{}: took over after {:?}", env.name(), began.elapsed());
             assert!(began.elapsed() >= lease, "{:?}", began.elapsed());
         }
@@ -141,7 +149,7 @@ steersman::env_test! {
         Ok(())
     }
 
-    async fn readyz_says_why_the_lease_cannot_be_read(env: Env) -> anyhow::Result<()> {
+    async fn readyz_includes_the_error_of_lease_reads(env: Env) -> anyhow::Result<()> {
         if env.name() == "embedded" {
             return Ok(()); // No RBAC.
         }
@@ -162,9 +170,9 @@ steersman::env_test! {
         running.stop().await
     }
 
-    async fn who_may_not_watch_leads_a_little_later(env: Env) -> anyhow::Result<()> {
+    async fn an_elector_without_watch_permission_polls_the_lease(env: Env) -> anyhow::Result<()> {
         if env.name() == "embedded" {
-            return Ok(()); // It lets everybody do everything.
+            return Ok(()); // No authorization.
         }
         let namespace = env.namespace("election").await?;
         let role = json!({
@@ -182,13 +190,13 @@ steersman::env_test! {
         Api::<RoleBinding>::namespaced(env.client()?, &namespace)
             .create(&PostParams::default(), &serde_json::from_value(binding)?)
             .await?;
-        let leadership = leads(&Elector::new(env.client()?, options(&namespace, "a"))?).await?;
+        let leadership = acquire_lease(&Elector::new(env.client()?, options(&namespace, "a"))?).await?;
         let second = Elector::new(env.client_as("election-bob", &[])?, options(&namespace, "b"))?;
         let standby = tokio::spawn({
             let second = second.clone();
-            async move { leads(&second).await }
+            async move { acquire_lease(&second).await }
         });
-        // The server learns of roles a little later than it is told of them.
+        // RBAC changes take effect with a delay.
         while second.report().holder.is_none() || second.report().watch_error.is_none() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

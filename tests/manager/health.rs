@@ -1,8 +1,10 @@
-//! Checks that take long or hang, and connections that take all places: nobody else waits for them.
+//! Tests of slow health checks and of connections that exhaust the limit.
+//!
+//! Other requests are not delayed.
 
 use crate::{
+    http_client::{ask, get},
     support::{Running, builder, server},
-    web::{ask, get},
 };
 use parking_lot::Mutex;
 use std::{
@@ -29,7 +31,11 @@ use tokio::{
 async fn serving(max_connections: usize) -> anyhow::Result<(ManagerHandle, SocketAddr, Running)> {
     let server = server();
     let manager = builder(&server).build()?;
-    let admin = Admin { address: "127.0.0.1:0".parse()?, max_connections, ..Admin::default() };
+    let admin = Admin {
+        address: "127.0.0.1:0".parse()?,
+        max_connections,
+        ..Admin::default()
+    };
     let address = manager.serve_admin(admin)?.address();
     let handle = manager.handle();
     let running = Running::new(manager);
@@ -37,32 +43,34 @@ async fn serving(max_connections: usize) -> anyhow::Result<(ManagerHandle, Socke
     Ok((handle, address, running))
 }
 
-/// One that hangs until this is dropped, and how often it was asked.
-fn stuck(handle: &ManagerHandle, name: &str) -> (mpsc::Sender<()>, Arc<AtomicUsize>) {
-    let (free, waits) = mpsc::channel::<()>();
-    let (waits, asked) = (Mutex::new(waits), Arc::new(AtomicUsize::new(0)));
-    let counted = asked.clone();
+/// Adds a check that blocks until the sender is dropped.
+///
+/// Returns the number of its calls, too.
+fn add_blocking_check(handle: &ManagerHandle, name: &str) -> (mpsc::Sender<()>, Arc<AtomicUsize>) {
+    let (release, receiver) = mpsc::channel::<()>();
+    let (receiver, calls) = (Mutex::new(receiver), Arc::new(AtomicUsize::new(0)));
+    let call_counter = calls.clone();
     handle.add_check(Probe::Ready, name, move || {
-        counted.fetch_add(1, SeqCst);
-        let _ = waits.lock().recv();
+        call_counter.fetch_add(1, SeqCst);
+        let _ = receiver.lock().recv();
         Ok(())
     });
-    (free, asked)
+    (release, calls)
 }
 
-async fn until_asked(asked: &AtomicUsize) {
-    while asked.load(SeqCst) == 0 {
+async fn wait_until_called(calls: &AtomicUsize) {
+    while calls.load(SeqCst) == 0 {
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test]
-async fn only_what_is_asked_for_is_asked() -> anyhow::Result<()> {
+async fn only_requested_checks_are_called() -> anyhow::Result<()> {
     let (handle, address, running) = serving(100).await?;
-    let asked: [Arc<AtomicUsize>; 3] = Default::default();
-    for (name, asked) in ["a", "b", "c/d"].into_iter().zip(asked.clone()) {
+    let calls: [Arc<AtomicUsize>; 3] = Default::default();
+    for (name, calls) in ["a", "b", "c/d"].into_iter().zip(calls.clone()) {
         handle.add_check(Probe::Ready, name, move || {
-            asked.fetch_add(1, SeqCst);
+            calls.fetch_add(1, SeqCst);
             Ok(())
         });
     }
@@ -76,21 +84,27 @@ async fn only_what_is_asked_for_is_asked() -> anyhow::Result<()> {
         ("/readyz", [3, 1, 3]),
     ] {
         assert_eq!(get(address, path).await?.code, 200, "{path}");
-        assert_eq!(asked.each_ref().map(|asked| asked.load(SeqCst)), expected, "{path}");
+        assert_eq!(
+            calls.each_ref().map(|calls| calls.load(SeqCst)),
+            expected,
+            "{path}"
+        );
     }
     running.stop().await
 }
 
 #[tokio::test]
-async fn a_check_that_hangs_holds_up_nobody_who_did_not_ask_for_it() -> anyhow::Result<()> {
+async fn a_check_that_hangs_does_not_delay_requests_without_it() -> anyhow::Result<()> {
     let (handle, address, running) = serving(100).await?;
-    let (free, asked) = stuck(&handle, "stuck");
-    let waiting: Vec<_> = (0..20).map(|_| tokio::spawn(get(address, "/readyz"))).collect();
-    until_asked(&asked).await;
+    let (release, calls) = add_blocking_check(&handle, "stuck");
+    let waiting: Vec<_> = (0..20)
+        .map(|_| tokio::spawn(get(address, "/readyz")))
+        .collect();
+    wait_until_called(&calls).await;
     assert_eq!(get(address, "/readyz/cache").await?.body, "ok");
     assert_eq!(get(address, "/readyz?exclude=stuck").await?.body, "ok");
     assert_eq!(get(address, "/healthz").await?.body, "ok");
-    drop(free);
+    drop(release);
     for waiting in waiting {
         waiting.await??;
     }
@@ -98,11 +112,11 @@ async fn a_check_that_hangs_holds_up_nobody_who_did_not_ask_for_it() -> anyhow::
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_check_that_gives_no_answer_has_failed_after_five_seconds_and_the_others_have_not() -> anyhow::Result<()> {
+async fn a_check_times_out_after_five_seconds_without_affecting_others() -> anyhow::Result<()> {
     let server = server();
     let manager = builder(&server).build()?;
     let handle = manager.handle();
-    let (free, asked) = stuck(&handle, "stuck");
+    let (release, calls) = add_blocking_check(&handle, "stuck");
     let fine = handle.readiness("fine");
     fine.ready();
     for _ in 0..3 {
@@ -111,65 +125,96 @@ async fn a_check_that_gives_no_answer_has_failed_after_five_seconds_and_the_othe
             async move { handle.check(Probe::Ready).await }
         });
         tokio::task::yield_now().await;
-        until_asked(&asked).await;
-        // Time stands still while a thread is at work.
+        wait_until_called(&calls).await;
+        // Paused time does not advance by itself while a blocking thread runs.
         tokio::time::advance(Duration::from_secs(5)).await;
-        let said: Vec<_> = reports.await?.into_iter().skip(2).map(|report| report.failure).collect();
-        assert_eq!(said, [Some("no answer within 5 s".to_owned()), None]);
+        let failures: Vec<_> = reports
+            .await?
+            .into_iter()
+            .skip(2)
+            .map(|report| report.failure)
+            .collect();
+        assert_eq!(
+            failures,
+            [Some("check timed out after 5 s".to_owned()), None]
+        );
     }
-    assert_eq!(asked.load(SeqCst), 1, "it is not asked again while it hangs");
-    drop(free);
+    assert_eq!(calls.load(SeqCst), 1, "a hanging check is not called again");
+    drop(release);
     Ok(())
 }
 
-/// One that has asked once, and keeps its connection.
-async fn keeps(address: SocketAddr) -> anyhow::Result<TcpStream> {
+/// Sends one request and keeps the connection open.
+async fn open_connection(address: SocketAddr) -> anyhow::Result<TcpStream> {
     let mut stream = TcpStream::connect(address).await?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .await?;
     let mut answer = [0; 64];
     anyhow::ensure!(stream.read(&mut answer).await? > 0 && answer.starts_with(b"HTTP/1.1 200"));
     Ok(stream)
 }
 
 #[tokio::test]
-async fn when_all_places_are_taken_health_is_told_and_others_are_sent_away() -> anyhow::Result<()> {
+async fn health_pages_are_served_when_the_connection_limit_is_reached() -> anyhow::Result<()> {
     let (_, address, running) = serving(2).await?;
-    let kept = [keeps(address).await?, keeps(address).await?];
+    let kept = [
+        open_connection(address).await?,
+        open_connection(address).await?,
+    ];
     for _ in 0..20 {
         assert_eq!(get(address, "/healthz").await?.body, "ok");
         assert_eq!(get(address, "/readyz/cache").await?.code, 200);
     }
-    let away = get(address, "/metrics").await?;
-    assert!(away.code == 503 && away.head.contains("retry-after: 1") && away.body.contains("max_connections"));
-    assert!(away.head.contains("connection: close"), "{}", away.head);
+    let rejected = get(address, "/metrics").await?;
+    assert!(
+        rejected.code == 503
+            && rejected.head.contains("retry-after: 1")
+            && rejected.body.contains("max_connections")
+    );
+    assert!(
+        rejected.head.contains("connection: close"),
+        "{}",
+        rejected.head
+    );
     drop(kept);
-    // The server learns of it in its own time.
+    // The server notices the closed connections with a delay.
     while get(address, "/metrics").await?.code == 503 {}
     running.stop().await
 }
 
 #[tokio::test]
-async fn who_says_nothing_keeps_no_place_that_is_for_health_pages() -> anyhow::Result<()> {
+async fn idle_connections_do_not_block_health_pages() -> anyhow::Result<()> {
     let (_, address, running) = serving(1).await?;
-    let _kept = keeps(address).await?;
+    let _kept = open_connection(address).await?;
     let mut silent = Vec::new();
     for _ in 0..8 {
         silent.push(TcpStream::connect(address).await?);
     }
     let late = TcpStream::connect(address).await?;
-    assert_eq!(timeout(Duration::from_mins(1), ask(late, "/healthz", None)).await??.body, "ok");
+    assert_eq!(
+        timeout(Duration::from_mins(1), ask(late, "/healthz", None))
+            .await??
+            .body,
+        "ok"
+    );
     for mut silent in silent {
-        assert_eq!(silent.read(&mut [0; 64]).await?, 0, "it was closed");
+        assert_eq!(
+            silent.read(&mut [0; 64]).await?,
+            0,
+            "the idle connection was closed"
+        );
     }
     running.stop().await
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stuck_reconcile_fails_readyz_only_if_configured_and_never_healthz() -> anyhow::Result<()> {
+async fn a_stuck_reconcile_fails_readyz_only_if_configured_and_never_healthz() -> anyhow::Result<()>
+{
     let server = server();
     let manager = builder(&server).build()?;
     let handle = manager.handle();
-    let mut free = Vec::new();
+    let mut release = Vec::new();
     for (name, fails) in [("strict", Some(true)), ("lenient", None)] {
         let (end, ended) = tokio::sync::watch::channel(());
         let reconciler = reconcile::from_fn(move |_: Request, _| {
@@ -180,10 +225,16 @@ async fn a_stuck_reconcile_fails_readyz_only_if_configured_and_never_healthz() -
                 Ok(Outcome::done())
             }
         });
-        let options = Options { stuck_fails_readiness: fails, ..Options::default() };
-        let controller = handle.controller(name).options(options).reconcile(reconciler)?;
+        let options = Options {
+            stuck_fails_readiness: fails,
+            ..Options::default()
+        };
+        let controller = handle
+            .controller(name)
+            .options(options)
+            .reconcile(reconciler)?;
         controller.queue().add(Request::new("shop", "front"));
-        free.push(end);
+        release.push(end);
     }
     let running = Running::new(manager);
     handle.elected().await;
@@ -197,17 +248,29 @@ async fn a_stuck_reconcile_fails_readyz_only_if_configured_and_never_healthz() -
     tokio::time::sleep(Duration::from_secs(599)).await;
     assert!(failures(Probe::Ready).await.is_empty());
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(failures(Probe::Ready).await, ["controller/strict: stuck reconciles: shop/front for 601 s"]);
+    assert_eq!(
+        failures(Probe::Ready).await,
+        ["controller/strict: stuck reconciles: shop/front for 601 s"]
+    );
     assert!(failures(Probe::Health).await.is_empty());
     let controllers = serde_json::to_value(handle.controllers())?;
     for controller in controllers.as_array().expect("controllers") {
         assert_eq!(controller["stuck"][0]["key"], "shop/front", "{controller}");
     }
 
-    drop(free);
+    drop(release);
     tokio::time::sleep(Duration::from_millis(1)).await;
-    assert!(failures(Probe::Ready).await.is_empty(), "the reconcile has ended");
+    assert!(
+        failures(Probe::Ready).await.is_empty(),
+        "the reconcile has ended"
+    );
     running.stop().await?;
-    assert!(handle.check(Probe::Ready).await.iter().all(|report| &*report.name != "controller/strict"));
+    assert!(
+        handle
+            .check(Probe::Ready)
+            .await
+            .iter()
+            .all(|report| &*report.name != "controller/strict")
+    );
     Ok(())
 }

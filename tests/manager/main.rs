@@ -1,24 +1,24 @@
-//! Managers: what runs when, what stops when, who leads, and who says that it is ready.
+//! Tests of managers: order, shutdown, leader election, health and metrics.
 
 mod admin;
-mod again;
 mod browsers;
+mod candidate_processes;
 mod candidates;
 mod clusters;
 mod election;
-mod ends;
 mod health;
-mod history;
-mod leading;
+mod http_client;
+mod leadership;
+mod lifecycle_edge_cases;
 mod limits;
-mod lint;
 mod metrics;
-mod order;
-mod pair;
-mod processes;
-mod proxy;
+mod metrics_lint;
 mod recorder;
 mod shutdown;
 mod signals;
+mod start_order;
 mod support;
-mod web;
+mod tcp_proxy;
+mod termination;
+mod two_managers;
+mod write_history;

@@ -1,4 +1,4 @@
-//! Events of the cluster, on both servers, and as time passes.
+//! Tests of the event recorder, on both servers and in virtual time.
 
 use crate::support::{Running, builder, client, server};
 use k8s_openapi::api::{
@@ -28,9 +28,12 @@ fn map(namespace: &str, name: &str) -> ConfigMap {
     serde_json::from_value(map).expect("a map")
 }
 
-/// Oldest first.
+/// Returns the events, oldest first.
 async fn events(client: &kube::Client, namespace: &str) -> anyhow::Result<Vec<Event>> {
-    let mut events = Api::<Event>::namespaced(client.clone(), namespace).list(&ListParams::default()).await?.items;
+    let mut events = Api::<Event>::namespaced(client.clone(), namespace)
+        .list(&ListParams::default())
+        .await?
+        .items;
     events.sort_by_key(|event| event.event_time.clone().map(|time| time.0));
     Ok(events)
 }
@@ -40,7 +43,7 @@ fn count(event: &Event) -> i32 {
 }
 
 steersman::env_test! {
-    async fn an_event_says_what_happened_to_which_object_and_repeated_it_is_counted(env: Env) -> anyhow::Result<()> {
+    async fn an_event_has_its_fields_and_counts_repetitions(env: Env) -> anyhow::Result<()> {
         let (kube, namespace) = (env.client()?, env.namespace("events").await?);
         let recorder = Recorder::new(&Client::new(kube.clone())?, "example.com/painter")?;
         let (door, window) = (map(&namespace, "door"), map(&namespace, "window"));
@@ -52,9 +55,9 @@ steersman::env_test! {
         recorder.clone().run_until(async {}).await;
 
         let stats = recorder.stats();
-        assert_eq!((stats.said, stats.written, stats.repeated, stats.failed), (4, 4, 2, 0), "{stats:?}");
-        let told = events(&kube, &namespace).await?;
-        let [painted, warned] = &told[..] else { panic!("{told:?}") };
+        assert_eq!((stats.recorded, stats.written, stats.repeated, stats.failed), (4, 4, 2, 0), "{stats:?}");
+        let events_on_server = events(&kube, &namespace).await?;
+        let [painted, warned] = &events_on_server[..] else { panic!("{events_on_server:?}") };
         assert_eq!((painted.type_.as_deref(), count(painted)), (Some("Normal"), 3));
         assert_eq!((painted.reason.as_deref(), painted.action.as_deref()), (Some("Painted"), Some("Paint")));
         assert_eq!(painted.note.as_deref(), Some("it is blue now"));
@@ -70,13 +73,13 @@ steersman::env_test! {
         Ok(())
     }
 
-    async fn an_event_of_what_has_no_namespace_is_in_default(env: Env) -> anyhow::Result<()> {
+    async fn an_event_of_a_cluster_scoped_object_is_in_default(env: Env) -> anyhow::Result<()> {
         let kube = env.client()?;
         let recorder = Recorder::new(&Client::new(kube.clone())?, "painter")?;
-        // A name that no event can have.
+        // A name that is not valid for an event.
         let name = format!("system:{}", env.namespace("events").await?);
         let role = Reference::new(&GroupVersionKind::gvk("rbac.authorization.k8s.io", "v1", "ClusterRole"), &ObjectKey::cluster_scoped(&name));
-        recorder.event(&role, EventType::Normal, "Bound", "Bind", "to nobody");
+        recorder.event(&role, EventType::Normal, "Bound", "Bind", "without subjects");
         recorder.clone().run_until(async {}).await;
         assert_eq!(recorder.stats().written, 1, "{recorder:?}");
         let of_role = |event: &Event| event.regarding.as_ref().is_some_and(|it| it.name.as_deref() == Some(&*name));
@@ -84,112 +87,160 @@ steersman::env_test! {
         Ok(())
     }
 
-    async fn an_event_that_the_server_has_forgotten_is_written_anew_with_its_count(env: Env) -> anyhow::Result<()> {
+    async fn an_event_deleted_on_the_server_is_created_again_with_its_count(env: Env) -> anyhow::Result<()> {
         let (kube, namespace) = (env.client()?, env.namespace("events").await?);
         let recorder = Recorder::new(&Client::new(kube.clone())?, "painter")?;
         let door = map(&namespace, "door");
         for _ in 0..2 {
             recorder.event(&door, EventType::Normal, "Painted", "Paint", "blue");
             recorder.clone().run_until(async {}).await;
-            let told = events(&kube, &namespace).await?;
-            let name = told[0].metadata.name.clone().unwrap_or_default();
+            let events_on_server = events(&kube, &namespace).await?;
+            let name = events_on_server[0].metadata.name.clone().unwrap_or_default();
             Api::<Event>::namespaced(kube.clone(), &namespace).delete(&name, &DeleteParams::default()).await?;
         }
         recorder.event(&door, EventType::Normal, "Painted", "Paint", "blue");
         recorder.clone().run_until(async {}).await;
-        let told = events(&kube, &namespace).await?;
-        assert_eq!(told.iter().map(count).collect::<Vec<_>>(), [3]);
+        let events_on_server = events(&kube, &namespace).await?;
+        assert_eq!(events_on_server.iter().map(count).collect::<Vec<_>>(), [3]);
         Ok(())
     }
 }
 
-struct Bench {
+struct RecorderFixture {
     server: ApiServer,
     recorder: Recorder,
     running: JoinHandle<()>,
 }
 
-/// One that writes for as long as the test lasts.
-fn running(options: RecorderOptions) -> Bench {
+/// Starts a recorder that writes until the end of the test.
+fn running(options: RecorderOptions) -> RecorderFixture {
     let server = server();
     let client = Client::new(client(&server)).expect("a ready client");
     let recorder = Recorder::with(&client, "painter", options).expect("a name");
     let running = tokio::spawn(recorder.clone().run_until(std::future::pending()));
-    Bench { server, recorder, running }
+    RecorderFixture {
+        server,
+        recorder,
+        running,
+    }
 }
 
-impl Bench {
-    fn say(&self, note: &str) {
-        self.recorder.event(&map("default", "door"), EventType::Normal, "Painted", "Paint", note);
+impl RecorderFixture {
+    fn record(&self, note: &str) {
+        self.recorder.event(
+            &map("default", "door"),
+            EventType::Normal,
+            "Painted",
+            "Paint",
+            note,
+        );
     }
 
     async fn counts(&self) -> Vec<i32> {
-        let told = events(&client(&self.server), "default").await.expect("a list");
-        told.iter().map(count).collect()
+        let events_on_server = events(&client(&self.server), "default")
+            .await
+            .expect("a list");
+        events_on_server.iter().map(count).collect()
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_one_object_25_are_written_and_one_more_every_five_minutes() {
-    let bench = running(RecorderOptions::default());
+async fn the_rate_limit_per_object_is_25_events_and_one_per_five_minutes() {
+    let fixture = running(RecorderOptions::default());
     for number in 0..30 {
-        bench.say(&format!("{number}"));
+        fixture.record(&format!("{number}"));
     }
     sleep(Duration::from_mins(1)).await;
-    let stats = bench.recorder.stats();
+    let stats = fixture.recorder.stats();
     assert_eq!((stats.written, stats.limited), (25, 5));
     sleep(Duration::from_mins(4)).await;
-    bench.say("once more");
-    bench.say("and again");
+    fixture.record("once more");
+    fixture.record("and again");
     sleep(Duration::from_secs(1)).await;
-    assert_eq!((bench.counts().await.len(), bench.recorder.stats().limited), (26, 6));
-    bench.running.abort();
+    assert_eq!(
+        (
+            fixture.counts().await.len(),
+            fixture.recorder.stats().limited
+        ),
+        (26, 6)
+    );
+    fixture.running.abort();
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_repeated_too_often_is_written_later_and_none_is_lost() {
-    let bench = running(RecorderOptions::default());
+async fn rate_limited_repetitions_are_counted_later() {
+    let fixture = running(RecorderOptions::default());
     for _ in 0..500 {
-        bench.say("blue");
+        fixture.record("blue");
         sleep(Duration::from_millis(100)).await;
     }
-    assert_eq!((bench.counts().await, bench.recorder.stats().written), (vec![25], 25));
+    assert_eq!(
+        (fixture.counts().await, fixture.recorder.stats().written),
+        (vec![25], 25)
+    );
     sleep(Duration::from_mins(15)).await;
-    let stats = bench.recorder.stats();
-    assert_eq!((bench.counts().await, stats.written, stats.limited), (vec![500], 26, 0));
-    // Six minutes of silence have ended the series.
-    bench.say("blue");
+    let stats = fixture.recorder.stats();
+    assert_eq!(
+        (fixture.counts().await, stats.written, stats.limited),
+        (vec![500], 26, 0)
+    );
+    // Six minutes without an event end the series.
+    fixture.record("blue");
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(bench.counts().await, [500, 1]);
-    bench.running.abort();
+    assert_eq!(fixture.counts().await, [500, 1]);
+    fixture.running.abort();
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_all_objects_so_many_are_written_in_a_time_and_the_rest_waits() {
-    let overall = Rate { burst: 2, every: Duration::from_secs(1) };
-    let bench = running(RecorderOptions { overall, ..RecorderOptions::default() });
+async fn the_overall_rate_limit_delays_events() {
+    let overall = Rate {
+        burst: 2,
+        every: Duration::from_secs(1),
+    };
+    let fixture = running(RecorderOptions {
+        overall,
+        ..RecorderOptions::default()
+    });
     for number in 0..6 {
-        bench.say(&format!("{number}"));
+        fixture.record(&format!("{number}"));
     }
     sleep(Duration::from_millis(500)).await;
-    assert_eq!(bench.recorder.stats().written, 2);
+    assert_eq!(fixture.recorder.stats().written, 2);
     sleep(Duration::from_secs(2)).await;
-    assert_eq!(bench.recorder.stats().written, 4);
+    assert_eq!(fixture.recorder.stats().written, 4);
     sleep(Duration::from_secs(2)).await;
-    assert_eq!((bench.recorder.stats().written, bench.recorder.stats().waiting), (6, 0));
-    bench.running.abort();
+    assert_eq!(
+        (
+            fixture.recorder.stats().written,
+            fixture.recorder.stats().waiting
+        ),
+        (6, 0)
+    );
+    fixture.running.abort();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_queue_drops_and_counts_and_nobody_waits() -> anyhow::Result<()> {
+async fn a_full_queue_drops_and_counts_events() -> anyhow::Result<()> {
     let server = server();
-    let options = RecorderOptions { queue: 3, ..RecorderOptions::default() };
+    let options = RecorderOptions {
+        queue: 3,
+        ..RecorderOptions::default()
+    };
     let recorder = Recorder::with(&Client::new(client(&server))?, "painter", options)?;
     for number in 0..5 {
-        recorder.event(&map("default", "door"), EventType::Normal, "Painted", "Paint", format!("{number}"));
+        recorder.event(
+            &map("default", "door"),
+            EventType::Normal,
+            "Painted",
+            "Paint",
+            format!("{number}"),
+        );
     }
     let stats = recorder.stats();
-    assert_eq!((stats.said, stats.dropped, stats.waiting, stats.written), (5, 2, 3, 0));
+    assert_eq!(
+        (stats.recorded, stats.dropped, stats.waiting, stats.written),
+        (5, 2, 3, 0)
+    );
     recorder.event(&map("default", "door"), EventType::Normal, "", "", "why?");
     assert_eq!(recorder.stats().failed, 1);
     recorder.clone().run_until(async {}).await;
@@ -198,74 +249,131 @@ async fn a_full_queue_drops_and_counts_and_nobody_waits() -> anyhow::Result<()> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_cannot_be_asked_for_a_while_gets_it_later_and_one_that_refuses_does_not() {
-    let bench = running(RecorderOptions::default());
-    bench.server.faults().add(Fault::on("POST events").status(503).times(4));
-    bench.say("blue");
+async fn unavailable_writes_are_retried_and_forbidden_ones_are_not() {
+    let fixture = running(RecorderOptions::default());
+    fixture
+        .server
+        .faults()
+        .add(Fault::on("POST events").status(503).times(4));
+    fixture.record("blue");
     sleep(Duration::from_mins(1)).await;
-    assert_eq!((bench.counts().await, bench.recorder.stats().failed), (vec![1], 0));
-    let refused = bench.server.faults().add(Fault::on("POST events").status(403));
-    bench.say("green");
-    bench.say("green");
+    assert_eq!(
+        (fixture.counts().await, fixture.recorder.stats().failed),
+        (vec![1], 0)
+    );
+    let refused = fixture
+        .server
+        .faults()
+        .add(Fault::on("POST events").status(403));
+    fixture.record("green");
+    fixture.record("green");
     sleep(Duration::from_mins(1)).await;
-    assert_eq!((bench.recorder.stats().failed, refused.hits()), (2, 2));
+    assert_eq!((fixture.recorder.stats().failed, refused.hits()), (2, 2));
     refused.remove();
-    bench.say("green");
+    fixture.record("green");
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(bench.counts().await, [1, 1]);
-    bench.running.abort();
+    assert_eq!(fixture.counts().await, [1, 1]);
+    fixture.running.abort();
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_event_whose_write_times_out_is_written_again() {
-    let bench = running(RecorderOptions::default());
-    bench.server.faults().add(Fault::on("POST events").delay(Duration::from_hours(1)).times(1));
-    bench.say("blue");
+    let fixture = running(RecorderOptions::default());
+    fixture.server.faults().add(
+        Fault::on("POST events")
+            .delay(Duration::from_hours(1))
+            .times(1),
+    );
+    fixture.record("blue");
     sleep(Duration::from_secs(70)).await;
-    assert_eq!((bench.counts().await, bench.recorder.stats().failed), (vec![1], 0));
-    bench.running.abort();
+    assert_eq!(
+        (fixture.counts().await, fixture.recorder.stats().failed),
+        (vec![1], 0)
+    );
+    fixture.running.abort();
+}
+
+/// Each write takes the response timeout of 65 s.
+#[tokio::test(start_paused = true)]
+async fn an_event_whose_writes_keep_timing_out_delays_the_next_one_for_two_minutes() {
+    let fixture = running(RecorderOptions::default());
+    let hangs = fixture
+        .server
+        .faults()
+        .add(Fault::on("POST events").delay(Duration::from_hours(1)));
+    fixture.record("blue");
+    fixture.record("green");
+    sleep(Duration::from_secs(140)).await;
+    let stats = fixture.recorder.stats();
+    assert_eq!((stats.failed, stats.waiting), (1, 0), "{stats:?}");
+    hangs.remove();
+    sleep(Duration::from_secs(70)).await;
+    let stats = fixture.recorder.stats();
+    assert_eq!((stats.failed, stats.written), (1, 1), "{stats:?}");
+    fixture.running.abort();
 }
 
 #[tokio::test(start_paused = true)]
-async fn told_to_stop_it_ends_within_five_seconds_whatever_the_server_does() -> anyhow::Result<()> {
+async fn a_stop_ends_the_recorder_within_five_seconds() -> anyhow::Result<()> {
     let server = server();
     let recorder = Recorder::new(&Client::new(client(&server))?, "painter")?;
     server.faults().add(Fault::on("POST events").status(503));
     for number in 0..3 {
-        recorder.event(&map("default", "door"), EventType::Normal, "Painted", "Paint", format!("{number}"));
+        recorder.event(
+            &map("default", "door"),
+            EventType::Normal,
+            "Painted",
+            "Paint",
+            format!("{number}"),
+        );
     }
     let begun = Instant::now();
     recorder.clone().run_until(async {}).await;
-    assert!(begun.elapsed() <= Duration::from_millis(5100), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() <= Duration::from_millis(5100),
+        "{:?}",
+        begun.elapsed()
+    );
     assert_eq!((recorder.stats().dropped, recorder.stats().waiting), (3, 0));
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_left_when_it_is_not_given_the_time_is_counted() -> anyhow::Result<()> {
+async fn events_of_a_dropped_recorder_are_counted_as_dropped() -> anyhow::Result<()> {
     let server = server();
     let recorder = Recorder::new(&Client::new(client(&server))?, "painter")?;
     server.faults().add(Fault::on("POST events").status(503));
     for number in 0..3 {
-        recorder.event(&map("default", "door"), EventType::Normal, "Painted", "Paint", format!("{number}"));
+        recorder.event(
+            &map("default", "door"),
+            EventType::Normal,
+            "Painted",
+            "Paint",
+            format!("{number}"),
+        );
     }
     let given = Duration::from_secs(1);
-    assert!(tokio::time::timeout(given, recorder.clone().run_until(async {})).await.is_err(), "it would take five");
+    assert!(
+        tokio::time::timeout(given, recorder.clone().run_until(async {}))
+            .await
+            .is_err(),
+        "the stop takes five seconds"
+    );
     assert_eq!((recorder.stats().dropped, recorder.stats().waiting), (3, 0));
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manager_writes_what_is_said_until_everybody_has_ended() -> anyhow::Result<()> {
+async fn a_manager_writes_events_until_all_runnables_have_ended() -> anyhow::Result<()> {
     let server = server();
     let manager = builder(&server).build()?;
     let recorder = manager.recorder("example.com/painter")?;
-    let said = recorder.clone();
+    let recorder_clone = recorder.clone();
     manager.add(Stage::Leader, "painter", async move |cx: RunContext| {
         cx.stopped().await;
         let mut node = Node::default();
         node.metadata.name = Some("n1".into());
-        said.event(&node, EventType::Normal, "Stopped", "Stop", "no paint is left");
+        recorder_clone.event(&node, EventType::Normal, "Stopped", "Stop", "stopped");
         Ok(())
     })?;
     let handle = manager.handle();
@@ -273,8 +381,15 @@ async fn a_manager_writes_what_is_said_until_everybody_has_ended() -> anyhow::Re
     handle.elected().await;
     running.stop().await?;
     assert_eq!(events(&client(&server), "default").await?.len(), 1);
-    assert!(handle.metrics_page().contains("steersman_events_written_total{reporter=\"example.com/painter\"} 1\n"));
+    assert!(
+        handle
+            .metrics_page()
+            .contains("steersman_events_written_total{reporter=\"example.com/painter\"} 1\n")
+    );
     let bad = handle.recorder("my painter").map(drop);
-    assert!(matches!(bad, Err(ManagerError::Recorder(RecorderError::Name(_)))));
+    assert!(matches!(
+        bad,
+        Err(ManagerError::Recorder(RecorderError::Name(_)))
+    ));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What the tests of managers share.
+//! Helpers of the manager tests.
 
 use parking_lot::Mutex;
 use std::{sync::Arc, time::Duration};
@@ -21,34 +21,34 @@ pub(crate) fn builder(server: &ApiServer) -> ManagerBuilder {
     Manager::builder(client(server))
 }
 
-/// What happened, in order.
+/// Messages in order.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
-    pub(crate) fn say(&self, what: impl Into<String>) {
-        self.0.lock().push(what.into());
+    pub(crate) fn push(&self, message: impl Into<String>) {
+        self.0.lock().push(message.into());
     }
 
     pub(crate) fn all(&self) -> Vec<String> {
         self.0.lock().clone()
     }
 
-    /// One that says when it runs and when it stops.
+    /// Adds a runnable that logs when it runs and when it stops.
     pub(crate) fn runnable(&self, manager: &ManagerHandle, stage: Stage, name: &'static str) {
         let log = self.clone();
         let run = async move |cx: RunContext| {
-            log.say(format!("{name} runs"));
+            log.push(format!("{name} runs"));
             cx.ready();
             cx.stopped().await;
-            log.say(format!("{name} stops"));
+            log.push(format!("{name} stops"));
             Ok(())
         };
         manager.add(stage, name, run).expect("it does not stop yet");
     }
 }
 
-/// A manager that runs.
+/// Running manager.
 pub(crate) struct Running {
     stop: Option<oneshot::Sender<()>>,
     pub(crate) task: JoinHandle<anyhow::Result<()>>,
@@ -57,7 +57,10 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) fn new(manager: Manager) -> Self {
         let (stop, stopped) = oneshot::channel::<()>();
-        Self { stop: Some(stop), task: tokio::spawn(manager.run_until(async { drop(stopped.await) })) }
+        Self {
+            stop: Some(stop),
+            task: tokio::spawn(manager.run_until(async { drop(stopped.await) })),
+        }
     }
 
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
@@ -66,14 +69,14 @@ impl Running {
     }
 }
 
-/// As often as it takes.
+/// Waits until `holds` returns true.
 pub(crate) async fn until(mut holds: impl FnMut() -> bool) {
     while !holds() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
-/// A reconciler that does nothing.
+/// Returns a reconciler that does nothing.
 pub(crate) fn nothing<R: steersman::workqueue::Key>() -> impl Reconciler<R> {
     reconcile::from_fn(|_: R, _| std::future::ready(Ok(Outcome::done())))
 }

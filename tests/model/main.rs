@@ -1,15 +1,23 @@
-//! The work queue under a scheduler that tries the interleavings: the sources that ship, compiled against a `sync` module in
-//! which every lock is a point where another thread may run. A getter that sleeps for ever, a lost key or a key in two workers
-//! fails here as a deadlock or an assertion, with the schedule to replay.
+//! Model checks of the work queue under many thread interleavings.
+//!
+//! The sources of the crate are compiled against a `sync` module in which every lock is a point
+//! where another thread may run. A getter that sleeps forever, a lost key or a key in two workers
+//! fails as a deadlock or an assertion, with the schedule to replay.
 //!
 //! Every check runs two thousand schedules; `cargo xtask soak model` runs them for longer.
 
 #[allow(dead_code, unreachable_pub, reason = "the checks use nothing of it")]
-#[path = "../../src/page.rs"]
-mod page;
+#[path = "../../src/prometheus.rs"]
+mod prometheus;
 mod schedules;
 mod sync;
-#[allow(dead_code, unused_imports, unreachable_pub, missing_docs, reason = "the checks use a part of the queue's API")]
+#[allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    missing_docs,
+    reason = "the checks use a part of the queue's API"
+)]
 #[path = "../../src/workqueue/mod.rs"]
 mod workqueue;
 
@@ -34,7 +42,7 @@ fn check(test: Test, scenario: fn()) {
     schedules::check(test, 1_000, scenario);
 }
 
-/// A worker that calls `work` for every key until the queue is shut down.
+/// Starts a worker that calls `work` for every key until the queue is shut down.
 fn worker<K: workqueue::Key>(
     queue: &WorkQueue<K>,
     work: impl Fn(&Item<K>) -> Outcome + Send + 'static,
@@ -52,7 +60,9 @@ fn worker<K: workqueue::Key>(
 }
 
 fn join(threads: impl IntoIterator<Item = thread::JoinHandle<()>>) {
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
 }
 
 #[test]
@@ -84,8 +94,11 @@ fn soak_no_getter_sleeps_while_a_key_is_ready() {
 fn soak_a_key_is_never_in_two_workers_and_its_last_add_is_seen() {
     check(this_test!(), || {
         let queue = WorkQueue::default();
-        let (version, seen, inside) =
-            (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let (version, seen, inside) = (
+            Arc::new(AtomicUsize::new(0)),
+            Arc::new(AtomicUsize::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
         let workers: Vec<_> = (0..2)
             .map(|_| {
                 let (version, seen, inside) = (version.clone(), seen.clone(), inside.clone());
@@ -108,13 +121,17 @@ fn soak_a_key_is_never_in_two_workers_and_its_last_add_is_seen() {
         });
         join(producers.collect::<Vec<_>>());
         future::block_on(queue.drain());
-        assert_eq!(seen.load(SeqCst), 4, "the state at the last add was never looked at");
+        assert_eq!(
+            seen.load(SeqCst),
+            4,
+            "the state at the last add was never looked at"
+        );
         join(workers);
     });
 }
 
 #[test]
-fn soak_unparking_is_not_lost_between_looking_and_parking() {
+fn soak_an_unpark_between_check_and_park_is_not_lost() {
     check(this_test!(), || {
         let queue = WorkQueue::default();
         let event = Arc::new(AtomicBool::new(false));
@@ -124,7 +141,7 @@ fn soak_unparking_is_not_lost_between_looking_and_parking() {
             thread::spawn(move || {
                 future::block_on(async {
                     loop {
-                        let item = queue.get().await.expect("nobody shuts the queue down");
+                        let item = queue.get().await.expect("the queue is open");
                         if event.load(SeqCst) {
                             return item.finish(Outcome::done());
                         }
@@ -148,7 +165,9 @@ fn soak_adds_to_a_parked_key_neither_wake_it_nor_get_lost() {
         let parked = thread::spawn({
             let queue = queue.clone();
             move || {
-                future::block_on(queue.get()).expect("the key is there").park();
+                future::block_on(queue.get())
+                    .expect("the key is there")
+                    .park();
                 assert!(queue.try_get().is_none(), "an add woke a parked key");
             }
         });
@@ -158,15 +177,17 @@ fn soak_adds_to_a_parked_key_neither_wake_it_nor_get_lost() {
         });
         join([parked, adder]);
         queue.unpark(&"key");
-        // The add may have come after the run, or during it, or before: one run in all three cases.
+        // The add may happen before, during or after the run: there is one run in all three cases.
         queue.try_get().expect("unparked").finish(Outcome::done());
         assert!(queue.try_get().is_none());
     });
 }
 
-/// Whether added at once or with a delay, before or after the run looks: if it never learns of it, that is a deadlock.
+/// The key is added with or without a delay, before or after the run checks.
+///
+/// A missed notification is a deadlock.
 #[test]
-fn soak_a_run_learns_that_its_key_is_queued_again() {
+fn soak_a_run_is_notified_that_its_key_is_queued_again() {
     check(this_test!(), || {
         let queue = WorkQueue::default();
         queue.add("key");
@@ -181,7 +202,10 @@ fn soak_a_run_learns_that_its_key_is_queued_again() {
         queue.add_after("key", Duration::from_secs(3));
         sync::advance(Duration::from_secs(3));
         join([run]);
-        queue.try_get().expect("it runs once more").finish(Outcome::done());
+        queue
+            .try_get()
+            .expect("it runs once more")
+            .finish(Outcome::done());
 
         queue.add("key");
         let item = queue.try_get().expect("the key is there");
@@ -196,16 +220,17 @@ fn soak_a_run_learns_that_its_key_is_queued_again() {
     });
 }
 
-/// A waker that shows whether somebody keeps it.
+/// Waker that shows whether a reference to it is left.
 struct Kept;
 
 impl Wake for Kept {
     fn wake(self: Arc<Self>) {}
 }
 
-/// Nothing races here: it needs what only the crate's own code can call, and a lock, which the queue's unit tests do not have.
+/// Has no race. It needs crate-internal functions and a lock, which the queue's unit tests do not
+/// have.
 #[test]
-fn waits_of_a_run_that_are_dropped_leave_nothing_behind() {
+fn dropped_waits_of_a_run_free_their_wakers() {
     schedules::check(this_test!(), 1, || {
         let queue = WorkQueue::default();
         queue.add("key");
@@ -216,7 +241,11 @@ fn waits_of_a_run_that_are_dropped_leave_nothing_behind() {
                 let mut wait = pin!(watch.queued_again());
                 let tasks = [Arc::new(Kept), Arc::new(Kept)];
                 for task in &tasks {
-                    assert!(wait.as_mut().poll(&mut Context::from_waker(&Waker::from(task.clone()))).is_pending());
+                    assert!(
+                        wait.as_mut()
+                            .poll(&mut Context::from_waker(&Waker::from(task.clone())))
+                            .is_pending()
+                    );
                 }
                 assert_eq!(Arc::strong_count(&tasks[0]), 1, "another task waits now");
                 Arc::downgrade(&tasks[1])
@@ -227,7 +256,7 @@ fn waits_of_a_run_that_are_dropped_leave_nothing_behind() {
     });
 }
 
-/// Poll a `get` once, as `select!` does, and drop it.
+/// Polls a `get` once, as `select!` does, and drops it.
 fn poll_and_drop(queue: &WorkQueue<&'static str>) -> Option<Item<&'static str>> {
     let mut get = pin!(queue.get());
     match get.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -248,7 +277,7 @@ fn soak_a_getter_dropped_after_it_was_woken_passes_the_key_on() {
             move || {
                 for _ in 0..2 {
                     if let Some(item) = poll_and_drop(&queue) {
-                        // Not done: the other one has to do it.
+                        // Queue the key again for the other worker.
                         queue.add(*item.key());
                     }
                 }
@@ -256,7 +285,11 @@ fn soak_a_getter_dropped_after_it_was_woken_passes_the_key_on() {
         });
         let steady = thread::spawn({
             let queue = queue.clone();
-            move || future::block_on(queue.get()).expect("a key comes").finish(Outcome::done())
+            move || {
+                future::block_on(queue.get())
+                    .expect("a key comes")
+                    .finish(Outcome::done());
+            }
         });
         queue.add("key");
         join([fickle, steady]);
@@ -264,7 +297,7 @@ fn soak_a_getter_dropped_after_it_was_woken_passes_the_key_on() {
 }
 
 #[test]
-fn soak_keys_that_wait_for_a_time_are_kept_in_mind_whoever_leaves() {
+fn soak_dropped_getters_do_not_lose_the_timer_of_delayed_keys() {
     check(this_test!(), || {
         let queue = WorkQueue::default();
         let fickle = thread::spawn({
@@ -291,9 +324,10 @@ fn soak_keys_that_wait_for_a_time_are_kept_in_mind_whoever_leaves() {
     });
 }
 
-/// It is polled once, before or after the key is added and another sleeps, and then never again.
+/// The getter is polled once, before or after the key is added and another getter sleeps, and then
+/// never again.
 #[test]
-fn soak_a_getter_that_is_not_polled_does_not_keep_delayed_keys_from_another() {
+fn soak_an_unpolled_getter_does_not_hide_delayed_keys_from_another() {
     check(this_test!(), || {
         let queue: WorkQueue<&str> = WorkQueue::default();
         let (done, run) = mpsc::channel();
@@ -314,7 +348,7 @@ fn soak_a_getter_that_is_not_polled_does_not_keep_delayed_keys_from_another() {
         join([adder]);
         for key in ["sooner", "later"] {
             sync::advance(Duration::from_secs(1));
-            sync::advance(Duration::from_millis(10)); // The second who keeps the time is so much later.
+            sync::advance(Duration::from_millis(10)); // The second getter with a timer wakes this much later.
             assert_eq!(run.recv().unwrap(), key);
         }
         queue.close();
@@ -326,8 +360,9 @@ fn soak_a_getter_that_is_not_polled_does_not_keep_delayed_keys_from_another() {
 fn soak_shutting_down_ends_every_getter_and_every_drain() {
     check(this_test!(), || {
         let queue = WorkQueue::default();
-        let workers: Vec<_> =
-            (0..2).map(|_| worker(&queue, |_| Outcome::requeue_after(Duration::from_secs(1)))).collect();
+        let workers: Vec<_> = (0..2)
+            .map(|_| worker(&queue, |_| Outcome::requeue_after(Duration::from_secs(1))))
+            .collect();
         let adder = thread::spawn({
             let queue = queue.clone();
             move || (0..3).for_each(|key| queue.add(key))
@@ -349,7 +384,7 @@ fn soak_shutting_down_ends_every_getter_and_every_drain() {
 }
 
 #[test]
-fn soak_a_drain_ends_although_runs_are_ended_by_others_than_getters() {
+fn soak_a_drain_ends_when_runs_finish_without_a_getter() {
     check(this_test!(), || {
         let queue = WorkQueue::default();
         let (begin, runs) = mpsc::channel::<Item<&str>>();
@@ -363,7 +398,10 @@ fn soak_a_drain_ends_although_runs_are_ended_by_others_than_getters() {
                 });
             }
         });
-        let ender = thread::spawn(move || runs.into_iter().for_each(|item| item.finish(Outcome::done())));
+        let ender = thread::spawn(move || {
+            runs.into_iter()
+                .for_each(|item| item.finish(Outcome::done()));
+        });
         (0..3).for_each(|_| queue.add("key"));
         future::block_on(queue.drain());
         assert_eq!((queue.len(), queue.stats().running), (0, 0));

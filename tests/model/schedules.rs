@@ -1,4 +1,6 @@
-//! Runs a scenario under many schedules. Other model checks include this file beside `sync.rs`.
+//! Runs a scenario under many schedules.
+//!
+//! Other model checks include this file beside `sync.rs`.
 
 use super::sync;
 use shuttle::{
@@ -7,9 +9,10 @@ use shuttle::{
 };
 use steersman_testkit::{Seeds, Test};
 
-/// Runs `scenario` under `schedules` random schedules, and as many that switch threads at few points.
+/// Runs `scenario` under random schedules.
 ///
-/// Both kinds of schedules depend only on the seed.
+/// There are `schedules` of them, and as many that switch threads at few points. Both kinds of
+/// schedules depend only on the seed.
 pub(crate) fn check(test: Test, schedules: usize, scenario: fn()) {
     for seed in Seeds::new(test, 1) {
         run(RandomScheduler::new_from_seed(seed, schedules), scenario);

@@ -1,5 +1,6 @@
-//! What the queue takes from its surroundings, in the hands of a scheduler that decides who runs: the counterpart of
-//! `src/sync.rs`. The clock stands still until [`advance`] moves it.
+//! Counterpart of `src/sync.rs` for model checks.
+//!
+//! A scheduler decides which thread runs. The clock stands still until [`advance`] moves it.
 
 use std::{
     cell::RefCell,
@@ -12,7 +13,7 @@ use std::{
 
 pub(crate) use shuttle::sync::MutexGuard;
 
-/// A lock that a panic does not poison, as that of `src/sync.rs`.
+/// Lock that a panic does not poison, like that of `src/sync.rs`.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
 
@@ -26,8 +27,8 @@ impl<T> Mutex<T> {
     }
 }
 
-/// Here nobody gains by looking away.
-pub(crate) type CalmMutex<T> = Mutex<T>;
+/// Same type as [`Mutex`], because backing off has no use under the scheduler.
+pub(crate) type BackoffMutex<T> = Mutex<T>;
 
 /// Time since the schedule began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,7 +59,7 @@ impl Instant {
     }
 }
 
-/// A moment, in nanoseconds: here it is known.
+/// A time in nanoseconds, which is exact here.
 #[derive(Clone, Copy)]
 pub(crate) struct Stamp {
     pub(crate) earliest: u64,
@@ -68,28 +69,34 @@ pub(crate) struct Stamp {
 impl Stamp {
     pub(crate) fn of(clock: Instant) -> Self {
         let nanos = clock.0.as_nanos() as u64;
-        Self { earliest: nanos, latest: nanos }
+        Self {
+            earliest: nanos,
+            latest: nanos,
+        }
     }
 }
 
-/// The clock costs nothing here.
+/// Returns the current time. Reading the clock is free here, so it is exact.
 pub(crate) fn stamp() -> Stamp {
     Stamp::of(Instant::now())
 }
 
 pub(crate) fn prepare() {}
 
-/// Set the clock to zero: a new schedule begins.
+/// Sets the clock to zero for a new schedule.
 pub(crate) fn reset() {
     CLOCK.set(Clock::default());
 }
 
-/// Let time pass; those whose time has come are woken, and no others.
+/// Advances the clock, and wakes only the timers that are due.
 pub(crate) fn advance(by: Duration) {
     let due: Vec<_> = CLOCK.with_borrow_mut(|clock| {
         clock.now += by;
         let now = clock.now;
-        clock.sleeping.extract_if(.., |(deadline, _)| *deadline <= now).collect()
+        clock
+            .sleeping
+            .extract_if(.., |(deadline, _)| *deadline <= now)
+            .collect()
     });
     for (_, waker) in due {
         waker.wake();

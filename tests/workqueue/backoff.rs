@@ -1,6 +1,10 @@
-//! Backoff: counted per key, freed by success, and escalated by retries, not by events.
+//! Tests of backoff.
+//!
+//! Counted per key, reset by success, raised by retries but not by events.
 
-use crate::support::{NANOSECOND, ms, nearly, rate_limited, replace, run, run_all, secs, take, with_limiter};
+use crate::support::{
+    NANOSECOND, ms, nearly, rate_limited, replace, run, run_all, secs, take, with_limiter,
+};
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -8,7 +12,7 @@ use std::{
 use steersman::workqueue::{Add, EntryState, Limiter, Outcome, WorkQueue};
 use tokio::time::{Instant, advance};
 
-/// How long the only key of the queue still waits.
+/// Returns the remaining delay of the only key in the queue.
 #[track_caller]
 fn backoff(queue: &WorkQueue<&'static str>) -> Duration {
     match queue.snapshot().as_slice() {
@@ -20,7 +24,7 @@ fn backoff(queue: &WorkQueue<&'static str>) -> Duration {
     }
 }
 
-/// A queue whose key "a" has failed `times` in a row, each time at its retry, and waits.
+/// Creates a queue whose key "a" has failed `times` in a row at its retries.
 async fn failed(times: u32) -> WorkQueue<&'static str> {
     let queue = WorkQueue::default();
     queue.add("a");
@@ -40,8 +44,15 @@ async fn a_failing_key_waits_5_ms_and_then_twice_as_long_each_time_up_to_1000_s(
     let mut expected = ms(5);
     for failure in 1..=25 {
         take(&queue).finish(Outcome::requeue());
-        assert_eq!((backoff(&queue), queue.num_requeues(&"a")), (expected, failure));
-        assert_eq!(expected == secs(1000), failure >= 19, "the cap is reached at the 19th failure");
+        assert_eq!(
+            (backoff(&queue), queue.num_requeues(&"a")),
+            (expected, failure)
+        );
+        assert_eq!(
+            expected == secs(1000),
+            failure >= 19,
+            "the cap is reached at the 19th failure"
+        );
         advance(nearly(expected)).await;
         assert!(queue.try_get().is_none());
         advance(NANOSECOND).await;
@@ -49,7 +60,7 @@ async fn a_failing_key_waits_5_ms_and_then_twice_as_long_each_time_up_to_1000_s(
     }
 }
 
-// Catalogue 35, upstream's TestRateLimitingQueue
+// Port of client-go's `TestRateLimitingQueue`.
 #[tokio::test(start_paused = true)]
 async fn rate_limited_adds_of_different_keys_count_apart() {
     let queue = with_limiter(Limiter::exponential(ms(1), secs(1)));
@@ -60,10 +71,13 @@ async fn rate_limited_adds_of_different_keys_count_apart() {
     assert_eq!(queue.stats().delayed, 2);
     advance(ms(1)).await;
     assert_eq!(run_all(&queue), ["a", "b"], "the earliest of their times");
-    assert_eq!((queue.num_requeues(&"a"), queue.num_requeues(&"b")), (0, 0), "success frees both");
+    assert_eq!(
+        (queue.num_requeues(&"a"), queue.num_requeues(&"b")),
+        (0, 0),
+        "success frees both"
+    );
 }
 
-// Catalogue 30
 #[tokio::test(start_paused = true)]
 async fn the_keys_of_a_rate_limited_batch_do_not_influence_each_others_delay() {
     let queue = WorkQueue::default();
@@ -82,7 +96,7 @@ async fn the_keys_of_a_rate_limited_batch_do_not_influence_each_others_delay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_limiter_is_asked_at_the_call_with_key_attempt_and_now() {
+async fn the_limiter_receives_key_attempt_and_time() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let queue = with_limiter(Limiter::new({
         let asked = asked.clone();
@@ -97,7 +111,10 @@ async fn the_limiter_is_asked_at_the_call_with_key_attempt_and_now() {
     take(&queue).finish(Outcome::requeue());
     advance(ms(3)).await;
     queue.add_rate_limited("a");
-    assert_eq!(*asked.lock().expect("no panic"), [("a", 0, start), ("b", 0, start), ("a", 1, start + ms(3))]);
+    assert_eq!(
+        *asked.lock().expect("no panic"),
+        [("a", 0, start), ("b", 0, start), ("a", 1, start + ms(3))]
+    );
     advance(ms(7)).await;
     assert_eq!(run_all(&queue), ["a", "b"]);
     assert_eq!(asked.lock().expect("no panic").len(), 3, "and never again");
@@ -105,17 +122,33 @@ async fn the_limiter_is_asked_at_the_call_with_key_attempt_and_now() {
 
 #[tokio::test(start_paused = true)]
 async fn of_a_delay_and_the_limiter_the_shorter_wins_and_no_delay_means_the_limiter() {
-    for (after, expected) in [(None, 5), (Some(0), 5), (Some(3), 3), (Some(5), 5), (Some(60), 5)] {
+    for (after, expected) in [
+        (None, 5),
+        (Some(0), 5),
+        (Some(3), 3),
+        (Some(5), 5),
+        (Some(60), 5),
+    ] {
         let queue = WorkQueue::default();
-        queue.add_with("a", Add { after: after.map(ms), ..rate_limited() });
+        queue.add_with(
+            "a",
+            Add {
+                after: after.map(ms),
+                ..rate_limited()
+            },
+        );
         assert_eq!(queue.num_requeues(&"a"), 1, "an attempt in any case");
         assert_eq!(backoff(&queue), ms(expected), "{after:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_that_is_not_a_retry_forgets_the_attempts() {
-    for outcome in [Outcome::done(), Outcome::requeue_after(ms(5)), Outcome::requeue_after(ms(0))] {
+async fn an_outcome_that_is_not_a_retry_forgets_the_attempts() {
+    for outcome in [
+        Outcome::done(),
+        Outcome::requeue_after(ms(5)),
+        Outcome::requeue_after(ms(0)),
+    ] {
         let queue = failed(3).await;
         advance(ms(20)).await;
         let item = take(&queue);
@@ -128,7 +161,7 @@ async fn an_end_that_is_not_a_retry_forgets_the_attempts() {
     }
 }
 
-// 3.2: upstream keeps the count after a terminal error, and for ever if the object is gone.
+// controller-runtime keeps the count after a terminal error, and leaks it if the object is deleted.
 #[tokio::test(start_paused = true)]
 async fn a_terminal_outcome_frees_the_backoff_and_the_key() {
     let queue = failed(3).await;
@@ -140,12 +173,15 @@ async fn a_terminal_outcome_frees_the_backoff_and_the_key() {
     assert_eq!(queue.num_requeues(&"a"), 0);
 }
 
-// Catalogue 35
 #[tokio::test(start_paused = true)]
 async fn forget_frees_the_attempts_and_leaves_the_key_where_it_is() {
     let queue = failed(4).await;
     queue.forget(&"a");
-    assert_eq!((queue.num_requeues(&"a"), backoff(&queue)), (0, ms(40)), "it still waits");
+    assert_eq!(
+        (queue.num_requeues(&"a"), backoff(&queue)),
+        (0, ms(40)),
+        "it still waits"
+    );
     advance(ms(40)).await;
     let item = take(&queue);
     assert_eq!(item.attempt(), 1);
@@ -192,12 +228,20 @@ async fn an_event_while_the_key_runs_does_not_escalate() {
     advance(ms(20)).await;
     let retry = take(&queue);
     queue.add("a");
-    let event = retry.finish_and_try_get(Outcome::requeue()).expect("the event wins over the backoff");
+    let event = retry
+        .finish_and_try_get(Outcome::requeue())
+        .expect("the event wins over the backoff");
     assert_eq!(queue.num_requeues(&"a"), 4, "the retry failed");
     queue.add("a");
-    let event = event.finish_and_try_get(Outcome::requeue()).expect("another event");
+    let event = event
+        .finish_and_try_get(Outcome::requeue())
+        .expect("another event");
     event.finish(Outcome::requeue());
-    assert_eq!((queue.num_requeues(&"a"), backoff(&queue)), (4, ms(40)), "the events did not count");
+    assert_eq!(
+        (queue.num_requeues(&"a"), backoff(&queue)),
+        (4, ms(40)),
+        "the events did not count"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -235,7 +279,9 @@ async fn a_delayed_event_that_came_while_the_key_ran_and_before_the_backoff_does
     assert_eq!((queue.num_requeues(&"a"), backoff(&queue)), (4, ms(40)));
 }
 
-/// The early run failed at 15 ms, so its backoff ends at 35 ms; that of the failure before would have ended at 20 ms.
+/// The early run fails at 15 ms, so its backoff ends at 35 ms.
+///
+/// The previous one ended at 20 ms.
 #[tokio::test(start_paused = true)]
 async fn each_failure_begins_a_new_backoff_also_if_the_key_waits_for_a_later_time() {
     let queue = failed(3).await;
@@ -248,10 +294,14 @@ async fn each_failure_begins_a_new_backoff_also_if_the_key_waits_for_a_later_tim
     advance(ms(10)).await;
     queue.add("a");
     take(&queue).finish(Outcome::requeue());
-    assert_eq!((queue.num_requeues(&"a"), backoff(&queue)), (3, ms(20)), "an event before the backoff elapsed");
+    assert_eq!(
+        (queue.num_requeues(&"a"), backoff(&queue)),
+        (3, ms(20)),
+        "an event before the backoff elapsed"
+    );
 }
 
-/// The time that it waits for since the failure before is an event like any other after that was forgotten.
+/// After `forget`, the key's earlier due time counts as an ordinary event.
 #[tokio::test(start_paused = true)]
 async fn a_forgotten_backoff_does_not_end_the_next() {
     let queue = failed(1).await;
@@ -261,7 +311,11 @@ async fn a_forgotten_backoff_does_not_end_the_next() {
     assert_eq!(backoff(&queue), ms(4), "the earlier time");
     advance(ms(4)).await;
     take(&queue).finish(Outcome::requeue());
-    assert_eq!((queue.num_requeues(&"a"), backoff(&queue)), (1, ms(5)), "it ran 1 ms before its backoff had elapsed");
+    assert_eq!(
+        (queue.num_requeues(&"a"), backoff(&queue)),
+        (1, ms(5)),
+        "it ran 1 ms before its backoff had elapsed"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -273,7 +327,7 @@ async fn an_event_after_the_backoff_has_elapsed_escalates() {
     assert_eq!(backoff(&queue), ms(40));
 }
 
-/// The backoff has elapsed by then.
+/// At that moment the backoff has elapsed.
 #[tokio::test(start_paused = true)]
 async fn an_event_that_comes_due_in_the_moment_in_which_the_backoff_ends_escalates() {
     let queue = failed(3).await;
@@ -287,7 +341,7 @@ async fn an_event_that_comes_due_in_the_moment_in_which_the_backoff_ends_escalat
     assert_eq!(backoff(&queue), ms(80));
 }
 
-/// client-go's way of failing: add first, done later.
+/// client-go's order on failure: `AddRateLimited` first, `Done` later.
 #[tokio::test(start_paused = true)]
 async fn adding_rate_limited_during_the_run_and_dropping_the_item_is_a_failure_like_any_other() {
     let queue = WorkQueue::default();
@@ -315,7 +369,9 @@ async fn a_retry_that_had_to_wait_for_a_worker_escalates_too() {
     assert_eq!(backoff(&queue), ms(40));
 }
 
-/// The event's run came long after the backoff, which an earlier event's run, given up, had not let elapse.
+/// The item of the early event is dropped.
+///
+/// The next event arrives long after the backoff.
 #[tokio::test(start_paused = true)]
 async fn an_early_run_that_was_dropped_does_not_excuse_a_run_after_the_backoff() {
     let queue = failed(3).await;
@@ -327,7 +383,9 @@ async fn an_early_run_that_was_dropped_does_not_excuse_a_run_after_the_backoff()
     assert_eq!(backoff(&queue), ms(40));
 }
 
-/// The backoff would have ended at 20 ms. Postponed to 60 s, the key is then wanted at once.
+/// The backoff ends at 20 ms.
+///
+/// The key is postponed to 60 s, then added without delay.
 #[tokio::test(start_paused = true)]
 async fn an_event_before_the_backoff_elapsed_does_not_escalate_after_the_timer_was_replaced() {
     let queue = failed(3).await;

@@ -1,6 +1,8 @@
-//! Odd and wrong input: defined, and never a panic or a lost key.
+//! Tests of unusual and invalid input: never a panic or a lost key.
 
-use crate::support::{ByHand, Random, at, because, ms, run, run_all, secs, take, with_limiter, with_share};
+use crate::support::{
+    ByHand, Random, at, because, ms, run, run_all, secs, take, with_limiter, with_share,
+};
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use std::{
     sync::{
@@ -30,7 +32,7 @@ fn empty_keys_are_keys() {
 }
 
 #[test]
-fn a_queue_of_nothing_but_the_unit_holds_one_key() {
+fn a_queue_of_unit_keys_holds_one_key() {
     let queue = WorkQueue::default();
     queue.add_all([(), (), ()], Add::default());
     assert_eq!(queue.len(), 1);
@@ -41,16 +43,25 @@ fn a_queue_of_nothing_but_the_unit_holds_one_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_of_zero_is_none() {
+async fn a_zero_delay_makes_the_key_ready() {
     let queue = WorkQueue::default();
     queue.add_after("a", Duration::ZERO);
-    queue.add_with("b", Add { after: Some(Duration::ZERO), ..Add::default() });
-    assert_eq!((queue.len(), queue.stats().delayed, queue.stats().retries), (2, 0, 0));
+    queue.add_with(
+        "b",
+        Add {
+            after: Some(Duration::ZERO),
+            ..Add::default()
+        },
+    );
+    assert_eq!(
+        (queue.len(), queue.stats().delayed, queue.stats().retries),
+        (2, 0, 0)
+    );
     assert_eq!(run_all(&queue), ["a", "b"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_of_a_nanosecond_is_one() {
+async fn a_delay_of_a_nanosecond_is_a_delay() {
     let queue = WorkQueue::default();
     queue.add_after("a", Duration::from_nanos(1));
     assert!(queue.try_get().is_none());
@@ -75,7 +86,12 @@ async fn huge_delays_mean_never_and_do_not_disturb_other_keys() {
     advance(ms(11)).await;
     assert_eq!(*getter.ready().expect("open"), "soon");
     drop(getter);
-    assert!(timeout(secs(100 * 365 * 86_400), queue.get()).await.is_err(), "not in a hundred years");
+    assert!(
+        timeout(secs(100 * 365 * 86_400), queue.get())
+            .await
+            .is_err(),
+        "not in a hundred years"
+    );
     assert_eq!(queue.stats().delayed, 4);
     for entry in queue.snapshot() {
         assert!(queue.cancel(&entry.key));
@@ -84,7 +100,7 @@ async fn huge_delays_mean_never_and_do_not_disturb_other_keys() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_would_never_come_can_be_had_earlier() {
+async fn a_key_delayed_forever_can_be_added_again_without_delay() {
     let queue = WorkQueue::default();
     queue.add_after("a", Duration::MAX);
     queue.add_after("a", ms(10));
@@ -99,8 +115,12 @@ async fn a_key_that_would_never_come_can_be_had_earlier() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limiter_may_say_anything() {
-    for delay in [Duration::MAX, secs(u64::MAX), Duration::from_nanos(u64::MAX)] {
+async fn a_limiter_can_return_any_delay() {
+    for delay in [
+        Duration::MAX,
+        secs(u64::MAX),
+        Duration::from_nanos(u64::MAX),
+    ] {
         let queue = with_limiter(Limiter::new(move |_: &&str, _, _| delay));
         queue.add_rate_limited("a");
         queue.add("b");
@@ -137,7 +157,7 @@ fn adds_after_shutdown_are_ignored_and_counted() {
     assert!(ByHand::new(queue.get()).ready().is_none());
 }
 
-/// A limiter that panics at every second call.
+/// Creates a limiter that panics on every second call.
 fn panicking() -> Limiter<&'static str> {
     let calls = AtomicU32::new(0);
     Limiter::new(move |_, _, _| {
@@ -149,10 +169,13 @@ fn panicking() -> Limiter<&'static str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_whose_limiter_panics_waits_as_the_default_limiter_says() {
+async fn a_key_whose_limiter_panics_waits_as_with_the_default_limiter() {
     let queue = with_limiter(panicking());
     queue.add_rate_limited("a");
-    assert_eq!((queue.stats().limiter_panics, queue.num_requeues(&"a")), (1, 1));
+    assert_eq!(
+        (queue.stats().limiter_panics, queue.num_requeues(&"a")),
+        (1, 1)
+    );
     advance(ms(4)).await;
     assert!(queue.try_get().is_none());
     advance(ms(1)).await;
@@ -172,8 +195,17 @@ async fn a_key_whose_limiter_panics_waits_as_the_default_limiter_says() {
 #[tokio::test(start_paused = true)]
 async fn a_limiter_that_panics_in_a_batch_loses_no_key() {
     let queue = with_limiter(panicking());
-    queue.add_all(["a", "b", "c", "d"], Add { rate_limited: true, ..Add::default() });
-    assert_eq!((queue.stats().limiter_panics, queue.stats().delayed), (2, 4));
+    queue.add_all(
+        ["a", "b", "c", "d"],
+        Add {
+            rate_limited: true,
+            ..Add::default()
+        },
+    );
+    assert_eq!(
+        (queue.stats().limiter_panics, queue.stats().delayed),
+        (2, 4)
+    );
     advance(ms(5)).await;
     assert_eq!(run_all(&queue), ["b", "d", "a", "c"]);
 }
@@ -196,9 +228,9 @@ fn a_limiter_that_always_panics_leaves_queue_and_limiter_usable() {
     run(&queue, &"a");
 }
 
-/// It is called without the lock.
+/// The queue calls the limiter without holding its lock.
 #[tokio::test(start_paused = true)]
-async fn a_limiter_may_use_its_own_queue() {
+async fn a_limiter_can_call_its_queue() {
     let cell = std::sync::Arc::new(std::sync::OnceLock::<WorkQueue<&'static str>>::new());
     let queue = with_limiter(Limiter::new({
         let cell = cell.clone();
@@ -214,12 +246,14 @@ async fn a_limiter_may_use_its_own_queue() {
     run(&queue, &"other");
     advance(ms(1)).await;
     let item = take(&queue);
-    let other = item.finish_and_try_get(Outcome::requeue()).expect("added by the limiter");
+    let other = item
+        .finish_and_try_get(Outcome::requeue())
+        .expect("added by the limiter");
     assert_eq!(*other, "other");
 }
 
 #[test]
-fn reasons_may_be_empty_long_and_many() {
+fn reasons_can_be_empty_long_and_many() {
     let queue = WorkQueue::default();
     let long = "x".repeat(1 << 20);
     queue.add_with(0, because(""));
@@ -227,7 +261,7 @@ fn reasons_may_be_empty_long_and_many() {
     let item = take(&queue);
     assert_eq!(item.reasons(), ["".into(), long.as_str().into()]);
     drop(item);
-    // More different texts than a queue keeps at a time: some may be missing, no key is.
+    // More distinct reasons than a queue keeps. Reasons may be dropped, keys may not.
     for n in 0..70_000 {
         queue.add_with(n, because(&n.to_string()));
     }
@@ -241,7 +275,7 @@ fn reasons_may_be_empty_long_and_many() {
 }
 
 #[test]
-fn shares_at_their_limits_are_allowed() {
+fn extreme_shares_are_valid() {
     for share in [1, 2, u32::MAX - 1, u32::MAX] {
         let queue = with_share(share);
         queue.add_with("low", at(i32::MIN));
@@ -253,7 +287,7 @@ fn shares_at_their_limits_are_allowed() {
 }
 
 #[test]
-fn priorities_at_their_limits_are_allowed() {
+fn extreme_priorities_are_valid() {
     let queue = WorkQueue::default();
     queue.add_with("a", at(i32::MIN));
     let item = take(&queue);
@@ -263,26 +297,38 @@ fn priorities_at_their_limits_are_allowed() {
 }
 
 #[test]
-fn a_name_may_be_anything() {
+fn a_queue_name_can_be_any_text() {
     let (metrics, mut registry) = (Prometheus::default(), Registry::default());
     registry.register_collector(Box::new(metrics.clone()));
     for name in ["", " ", "\"\\\n", "ü", &"x".repeat(10_000)] {
-        let options =
-            QueueOptions { name: name.into(), metrics: Some(Arc::new(metrics.clone())), ..QueueOptions::default() };
+        let options = QueueOptions {
+            name: name.into(),
+            metrics: Some(Arc::new(metrics.clone())),
+            ..QueueOptions::default()
+        };
         let queue = WorkQueue::new(options);
         queue.add("a");
         run(&queue, &"a");
         let mut page = String::new();
         encode(&mut page, &registry).expect("it can be encoded");
-        let escaped = name.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n");
-        let shown = page.contains(&format!("workqueue_adds_total{{name=\"{escaped}\",controller=\"{escaped}\"}} 1\n"));
+        let escaped = name
+            .replace('\\', r"\\")
+            .replace('"', r#"\""#)
+            .replace('\n', r"\n");
+        let shown = page.contains(&format!(
+            "workqueue_adds_total{{name=\"{escaped}\",controller=\"{escaped}\"}} 1\n"
+        ));
         assert_eq!(shown, !name.is_empty(), "{page}");
     }
 }
 
 #[test]
-fn everything_may_be_printed() {
-    let options: QueueOptions<u8> = QueueOptions { name: "site".into(), share: 7, ..QueueOptions::default() };
+fn all_types_implement_debug() {
+    let options: QueueOptions<u8> = QueueOptions {
+        name: "site".into(),
+        share: 7,
+        ..QueueOptions::default()
+    };
     let text = format!("{options:?}");
     assert!(text.contains("site") && text.contains('7'), "{text}");
     let queue = WorkQueue::new(options);
@@ -295,10 +341,16 @@ fn everything_may_be_printed() {
     }
 }
 
-/// Whatever is called in whatever order, nothing panics, and a closed queue ends empty.
+/// Random calls in random order: nothing panics, and a closed queue ends empty.
 #[tokio::test(start_paused = true)]
-async fn random_calls_with_extreme_arguments_do_no_harm() {
-    let durations = [Duration::ZERO, Duration::from_nanos(1), ms(1), secs(86_400), Duration::MAX];
+async fn random_calls_with_extreme_arguments_do_not_panic() {
+    let durations = [
+        Duration::ZERO,
+        Duration::from_nanos(1),
+        ms(1),
+        secs(86_400),
+        Duration::MAX,
+    ];
     let priorities = [i32::MIN, -100, 0, 100, i32::MAX];
     let mut random = Random::new(99);
     for round in 0..200 {
@@ -321,8 +373,14 @@ async fn random_calls_with_extreme_arguments_do_no_harm() {
                 ),
                 3 => items.extend(queue.try_get()),
                 4 => drop(items.pop()),
-                5 => items.pop().into_iter().for_each(|item| item.finish(Outcome::requeue_after(duration))),
-                6 => items.pop().into_iter().for_each(|item| item.park_for(duration)),
+                5 => items
+                    .pop()
+                    .into_iter()
+                    .for_each(|item| item.finish(Outcome::requeue_after(duration))),
+                6 => items
+                    .pop()
+                    .into_iter()
+                    .for_each(|item| item.park_for(duration)),
                 7 => drop(queue.unpark(&key)),
                 _ => {
                     queue.cancel(&key);

@@ -1,10 +1,9 @@
-//! A key waits once and runs in one worker, however often it is added.
+//! Tests of deduplication: a key is queued once and runs in one worker.
 
 use crate::support::{ByHand, ms, rate_limited, run, run_all, soon, strict, take};
 use std::collections::HashSet;
 use steersman::workqueue::{Add, Outcome, Priority, WorkQueue};
 
-// Catalogue 1
 #[test]
 fn a_key_re_added_while_processing_runs_once_more() {
     let queue = WorkQueue::default();
@@ -18,7 +17,6 @@ fn a_key_re_added_while_processing_runs_once_more() {
     assert_eq!(queue.len(), 0);
 }
 
-// Catalogue 2
 #[test]
 fn adds_while_processing_collapse_and_a_second_worker_waits_for_the_end_of_the_run() {
     let queue = WorkQueue::default();
@@ -38,7 +36,6 @@ fn adds_while_processing_collapse_and_a_second_worker_waits_for_the_end_of_the_r
     assert!(queue.try_get().is_none(), "five adds, one more run");
 }
 
-// Catalogue 3
 #[test]
 fn a_duplicate_add_before_get_collapses() {
     let queue = WorkQueue::default();
@@ -49,15 +46,26 @@ fn a_duplicate_add_before_get_collapses() {
     assert_eq!(run_all(&queue), ["a", "b"]);
 }
 
-// Catalogue 3
 #[tokio::test(start_paused = true)]
 async fn adds_of_every_kind_collapse() {
     let queue = WorkQueue::default();
     queue.add_after("a", ms(50));
     queue.add_rate_limited("a");
     queue.add("a");
-    queue.add_with("a", Add { priority: Some(Priority::HIGH), ..rate_limited() });
-    queue.add_all(["a", "a"], Add { after: Some(ms(1)), ..Add::default() });
+    queue.add_with(
+        "a",
+        Add {
+            priority: Some(Priority::HIGH),
+            ..rate_limited()
+        },
+    );
+    queue.add_all(
+        ["a", "a"],
+        Add {
+            after: Some(ms(1)),
+            ..Add::default()
+        },
+    );
     assert_eq!(run_all(&queue), ["a"]);
     tokio::time::advance(ms(1000)).await;
     assert_eq!(queue.len(), 0, "nothing of it is left for later");
@@ -74,7 +82,7 @@ fn a_key_added_again_after_its_run_is_a_new_request() {
 }
 
 #[test]
-fn a_key_in_work_is_handed_out_in_no_way() {
+fn a_processing_key_is_not_returned_by_any_get() {
     let queue = WorkQueue::default();
     queue.add("a");
     queue.add("b");
@@ -108,7 +116,9 @@ fn adds_of_a_second_run_are_kept_apart_from_those_of_the_first() {
     queue.add("a");
     let first = take(&queue);
     queue.add("a");
-    let second = first.finish_and_try_get(Outcome::done()).expect("it was added again");
+    let second = first
+        .finish_and_try_get(Outcome::done())
+        .expect("it was added again");
     assert!(!second.is_queued_again());
     queue.add("a");
     assert!(second.is_queued_again());
@@ -133,7 +143,7 @@ fn clones_share_one_queue() {
 }
 
 #[test]
-fn a_batch_is_added_whole_in_its_order_and_without_duplicates() {
+fn a_batch_is_added_in_order_without_duplicates() {
     let queue = strict();
     let keys = (0..1000u32).chain(0..1000);
     queue.add_all(keys, Add::default());
@@ -145,11 +155,18 @@ fn a_batch_is_added_whole_in_its_order_and_without_duplicates() {
 fn a_batch_gives_priority_reason_and_delay_to_each_key() {
     let queue = WorkQueue::default();
     queue.add(1);
-    let add = Add { priority: Some(Priority(7)), reason: Some("resync".into()), ..Add::default() };
+    let add = Add {
+        priority: Some(Priority(7)),
+        reason: Some("resync".into()),
+        ..Add::default()
+    };
     queue.add_all([1, 2], add);
     for _ in 0..2 {
         let item = take(&queue);
-        assert_eq!((item.priority(), item.reasons()), (Priority(7), vec!["resync".into()]));
+        assert_eq!(
+            (item.priority(), item.reasons()),
+            (Priority(7), vec!["resync".into()])
+        );
     }
 }
 
@@ -161,17 +178,20 @@ fn an_empty_batch_adds_nothing() {
 }
 
 #[test]
-fn the_iterator_of_a_batch_may_use_the_queue() {
+fn the_iterator_of_a_batch_can_call_the_queue() {
     let queue = strict();
     let keys = (0..600u32).inspect(|key| {
         queue.add(key + 10_000);
         assert!(!queue.is_empty());
     });
     queue.add_all(keys, Add::default());
-    assert_eq!(run_all(&queue).into_iter().collect::<HashSet<_>>().len(), 1200);
+    assert_eq!(
+        run_all(&queue).into_iter().collect::<HashSet<_>>().len(),
+        1200
+    );
 }
 
-/// The queue's table and lists grow, shrink and are reused.
+/// The slot table and the lists grow, shrink and are reused.
 #[test]
 fn many_keys_keep_their_identity_through_growth_and_reuse() {
     let queue = strict();
@@ -184,16 +204,20 @@ fn many_keys_keep_their_identity_through_growth_and_reuse() {
             assert!(queue.cancel(key));
             queue.add(*key);
         }
-        let mut expected: Vec<u32> = keys.iter().copied().filter(|key| (key - round * 3000) % 3 != 0).collect();
+        let mut expected: Vec<u32> = keys
+            .iter()
+            .copied()
+            .filter(|key| (key - round * 3000) % 3 != 0)
+            .collect();
         expected.extend(keys.iter().step_by(3));
         assert_eq!(run_all(&queue), expected);
         assert!(queue.snapshot().is_empty());
     }
 }
 
-// Catalogue 4 is in `stress`.
+// `stress` covers the same with threads.
 #[tokio::test(start_paused = true)]
-async fn workers_share_the_keys_out_and_each_runs_once() {
+async fn each_key_is_processed_once_by_one_of_several_workers() {
     let queue: WorkQueue<u32> = WorkQueue::default();
     let workers: Vec<_> = (0..10)
         .map(|_| {

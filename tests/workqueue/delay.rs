@@ -1,11 +1,12 @@
-//! Keys that wait for a time.
+//! Tests of delayed keys.
 
-use crate::support::{ByHand, NANOSECOND, assert_elapsed, ms, nearly, run, run_all, secs, soon, strict, take};
+use crate::support::{
+    ByHand, NANOSECOND, assert_elapsed, ms, nearly, run, run_all, secs, soon, strict, take,
+};
 use std::time::Duration;
 use steersman::workqueue::{Add, Outcome, Priority, WorkQueue};
 use tokio::time::{Instant, advance, timeout};
 
-// Catalogue 5
 #[tokio::test(start_paused = true)]
 async fn the_earliest_time_wins_in_both_orders_and_fires_once() {
     for (first, second) in [(50, 1000), (1000, 50)] {
@@ -18,11 +19,10 @@ async fn the_earliest_time_wins_in_both_orders_and_fires_once() {
         advance(ms(1)).await;
         run(&queue, &"a");
         advance(secs(10)).await;
-        assert!(queue.try_get().is_none(), "the later time is gone");
+        assert!(queue.try_get().is_none(), "the later time is dropped");
     }
 }
 
-// Catalogue 6
 #[tokio::test(start_paused = true)]
 async fn a_delayed_key_is_handed_out_at_its_time_and_not_before() {
     let queue = WorkQueue::default();
@@ -34,10 +34,11 @@ async fn a_delayed_key_is_handed_out_at_its_time_and_not_before() {
     assert_eq!(take(&queue).waited(), Duration::ZERO);
 }
 
-/// On a clock that runs, which the queue reads for less and not exactly: whoever asks for keys all the time gets none early, nor does one who
-/// sleeps, who gets it all the same.
+/// Uses the real clock, which the queue reads coarsely.
+///
+/// Neither polling with `try_get` nor waiting in `get` returns a key early.
 #[tokio::test]
-async fn no_key_is_early_by_the_real_clock() {
+async fn no_key_is_early_on_the_real_clock() {
     let queue = WorkQueue::default();
     for micros in (0..300).cycle().take(3_000) {
         let due = Instant::now() + Duration::from_micros(micros);
@@ -59,7 +60,6 @@ async fn no_key_is_early_by_the_real_clock() {
     }
 }
 
-// Catalogue 6
 #[tokio::test(start_paused = true)]
 async fn a_getter_that_sleeps_gets_a_delayed_key_at_its_time() {
     let queue = WorkQueue::default();
@@ -72,21 +72,33 @@ async fn a_getter_that_sleeps_gets_a_delayed_key_at_its_time() {
     }
 }
 
-// Catalogue 6; the odd fractions are rounded up to tokio's millisecond, never down.
+// Fractions are rounded up to tokio's millisecond, never down.
 #[tokio::test(start_paused = true)]
 async fn a_getter_is_never_early() {
     let queue = WorkQueue::default();
-    for nanos in [1, 999, 100_001, 999_999, 1_000_001, 1_048_576, 7_777_777, 123_456_789] {
+    for nanos in [
+        1,
+        999,
+        100_001,
+        999_999,
+        1_000_001,
+        1_048_576,
+        7_777_777,
+        123_456_789,
+    ] {
         let start = Instant::now();
         queue.add_after("a", Duration::from_nanos(nanos));
         drop(soon(queue.get()).await.expect("open"));
-        let late = start.elapsed().checked_sub(Duration::from_nanos(nanos)).expect("not early");
+        let late = start
+            .elapsed()
+            .checked_sub(Duration::from_nanos(nanos))
+            .expect("not early");
         assert!(late < ms(2), "late by {late:?}");
         advance(Duration::from_nanos(nanos % 1013)).await;
     }
 }
 
-// Catalogue 6: many delays of one queue, upstream's TestCopyShifting
+// Port of client-go's `TestCopyShifting`: many delays in one queue.
 #[tokio::test(start_paused = true)]
 async fn delayed_keys_added_in_any_order_fire_in_the_order_of_their_times() {
     let queue = strict();
@@ -94,14 +106,16 @@ async fn delayed_keys_added_in_any_order_fire_in_the_order_of_their_times() {
         queue.add_after(key, secs(delay));
     }
     let start = Instant::now();
-    for (n, key) in ["first", "second", "third", "fourth"].into_iter().enumerate() {
+    for (n, key) in ["first", "second", "third", "fourth"]
+        .into_iter()
+        .enumerate()
+    {
         let item = soon(queue.get()).await.expect("open");
         assert_eq!(*item, key);
         assert_elapsed(start, secs(n as u64 + 1));
     }
 }
 
-// Catalogue 27
 #[tokio::test(start_paused = true)]
 async fn a_delayed_key_added_without_delay_is_handed_out_at_once_and_only_once() {
     let queue = WorkQueue::default();
@@ -113,7 +127,6 @@ async fn a_delayed_key_added_without_delay_is_handed_out_at_once_and_only_once()
     assert!(queue.try_get().is_none());
 }
 
-// Catalogue 27
 #[tokio::test(start_paused = true)]
 async fn an_add_wakes_a_getter_that_sleeps_for_the_delay_of_the_same_key() {
     let queue = WorkQueue::default();
@@ -182,7 +195,6 @@ async fn a_requeue_and_an_add_after_keep_the_earlier_time() {
     }
 }
 
-// Catalogue 28
 #[tokio::test(start_paused = true)]
 async fn the_length_leaves_out_delayed_keys_until_they_are_due() {
     let queue = WorkQueue::default();
@@ -190,7 +202,10 @@ async fn the_length_leaves_out_delayed_keys_until_they_are_due() {
     for _ in 0..2 {
         queue.add_after("a", secs(1));
         queue.add_after("b", secs(2));
-        assert_eq!((queue.len(), queue.stats().depth(), queue.stats().delayed), (1, 1, 2));
+        assert_eq!(
+            (queue.len(), queue.stats().depth(), queue.stats().delayed),
+            (1, 1, 2)
+        );
         advance(secs(1)).await;
         assert_eq!(queue.len(), 2);
         assert_eq!((queue.stats().depth(), queue.stats().delayed), (2, 1));
@@ -214,7 +229,7 @@ async fn a_cancelled_delay_does_not_fire() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancel_takes_a_ready_key_off_the_queue_and_leaves_its_neighbours() {
+async fn cancel_removes_only_the_given_ready_key() {
     let queue = strict();
     queue.add_all(["a", "b", "c"], Add::default());
     assert!(queue.cancel(&"b"));
@@ -225,7 +240,7 @@ async fn cancel_takes_a_ready_key_off_the_queue_and_leaves_its_neighbours() {
 }
 
 #[test]
-fn cancel_takes_back_the_next_run_of_a_key_in_work_but_not_the_present_one() {
+fn cancel_removes_the_next_run_of_a_processing_key_but_not_the_current_one() {
     let queue = WorkQueue::default();
     queue.add("a");
     let item = take(&queue);
@@ -242,16 +257,25 @@ async fn cancel_forgets_priority_and_reasons_of_the_request_but_not_failed_attem
     let queue = WorkQueue::default();
     queue.add("a");
     take(&queue).finish(Outcome::requeue());
-    queue.add_with("a", Add { reason: Some("cancelled".into()), ..crate::support::at(7) });
+    queue.add_with(
+        "a",
+        Add {
+            reason: Some("cancelled".into()),
+            ..crate::support::at(7)
+        },
+    );
     assert!(queue.cancel(&"a"));
     assert_eq!(queue.num_requeues(&"a"), 1);
     queue.add("a");
     let item = take(&queue);
-    assert_eq!((item.priority().0, item.reasons().len(), item.attempt()), (0, 0, 2));
+    assert_eq!(
+        (item.priority().0, item.reasons().len(), item.attempt()),
+        (0, 0, 2)
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_getter_outlasts_the_cancelling_of_the_key_whose_time_it_waits_for() {
+async fn a_getter_keeps_waiting_when_the_delayed_key_is_cancelled() {
     let queue = WorkQueue::default();
     queue.add_after("a", ms(10));
     queue.add_after("b", ms(30));
@@ -273,7 +297,7 @@ async fn a_getter_outlasts_the_cancelling_of_the_key_whose_time_it_waits_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_getter_does_not_wake_the_queue_for_a_key_that_never_comes() {
+async fn a_getter_of_a_key_delayed_forever_sleeps() {
     let queue = WorkQueue::default();
     queue.add_after("a", Duration::MAX);
     assert!(timeout(secs(3600), queue.get()).await.is_err());
@@ -281,12 +305,17 @@ async fn a_getter_does_not_wake_the_queue_for_a_key_that_never_comes() {
     run(&queue, &"a");
 }
 
-/// As when a queue outlives a runtime whose time was paused and advanced. Without its runtime, time is the machine's.
+/// Happens when a queue outlives a runtime with paused and advanced time.
+///
+/// Outside of that runtime the queue reads the system clock.
 #[test]
-fn a_clock_that_is_behind_the_one_of_before_makes_no_key_late() {
+fn a_clock_that_goes_back_makes_no_key_late() {
     let queue = WorkQueue::default();
-    let paused =
-        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
+    let paused = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
     paused.block_on(async {
         queue.add_after("a", secs(1800));
         advance(secs(3600)).await;
@@ -299,11 +328,15 @@ fn a_clock_that_is_behind_the_one_of_before_makes_no_key_late() {
     run(&queue, &"b");
 }
 
-/// Adds of keys that wait for a time do not look for those that are due by then, unless that makes a difference.
+/// A delayed add checks for due keys only if that affects the order.
 #[tokio::test(start_paused = true)]
-async fn a_key_raised_by_a_delayed_add_goes_behind_those_that_are_due_by_then() {
+async fn a_key_raised_by_a_delayed_add_is_queued_behind_due_keys() {
     let queue = strict();
-    let high = |after| Add { after: Some(after), priority: Some(Priority::HIGH), ..Add::default() };
+    let high = |after| Add {
+        after: Some(after),
+        priority: Some(Priority::HIGH),
+        ..Add::default()
+    };
     queue.add_with("due", high(ms(10)));
     queue.add("raised");
     advance(ms(10)).await;
@@ -312,17 +345,24 @@ async fn a_key_raised_by_a_delayed_add_goes_behind_those_that_are_due_by_then() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_due_is_not_put_off_though_nobody_has_noticed_yet() {
+async fn replacing_a_timer_does_not_postpone_a_due_key() {
     let queue = WorkQueue::default();
     queue.add_after("a", ms(10));
     advance(ms(10)).await;
-    queue.add_with("a", Add { after: Some(secs(1)), replace_timer: true, ..Add::default() });
+    queue.add_with(
+        "a",
+        Add {
+            after: Some(secs(1)),
+            replace_timer: true,
+            ..Add::default()
+        },
+    );
     run(&queue, &"a");
 }
 
-/// Nobody else looks at the clock: the getter's timer ticks at a millisecond.
+/// Only the adds read the clock: the getter's timer has a resolution of one millisecond.
 #[tokio::test(start_paused = true)]
-async fn what_is_due_while_others_are_added_is_noticed_soon() {
+async fn an_add_wakes_a_getter_for_a_due_key() {
     let queue = WorkQueue::default();
     queue.add_after("due", Duration::from_micros(10_500));
     let mut getter = ByHand::waiting(queue.get());

@@ -1,11 +1,15 @@
-//! No starvation: lower priorities have a guaranteed share, and a bound that can be computed.
+//! Tests of fairness.
+//!
+//! Lower priorities have a guaranteed share and a computable bound.
 
 use crate::support::{at, strict, take, with_share};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use steersman::workqueue::{Add, Outcome, Priority, WorkQueue};
 
-/// Turns until "low" is handed out while there is always a key of a higher priority, at most `limit`.
+/// Counts the turns until "low" is returned among keys of higher priority.
+///
+/// A key of higher priority is always ready. Returns `None` after `limit` turns.
 fn turns_until_low(queue: &WorkQueue<&'static str>, limit: u32) -> Option<u32> {
     queue.add_with("low", at(-100));
     queue.add_all(["x", "y"], Add::default());
@@ -14,12 +18,14 @@ fn turns_until_low(queue: &WorkQueue<&'static str>, limit: u32) -> Option<u32> {
         if *item == "low" {
             return Some(turn);
         }
-        item = item.finish_and_try_get(Outcome::requeue_after(std::time::Duration::ZERO)).expect("never empty");
+        item = item
+            .finish_and_try_get(Outcome::requeue_after(std::time::Duration::ZERO))
+            .expect("never empty");
     }
     None
 }
 
-// 3.2: starvation bound for low priority. The next test shows that this one can fail.
+// The next test shows that this one can fail.
 #[test]
 fn a_low_key_does_not_starve_under_sustained_load() {
     let turns = turns_until_low(&WorkQueue::default(), 100_000);
@@ -27,14 +33,20 @@ fn a_low_key_does_not_starve_under_sustained_load() {
 }
 
 #[test]
-fn with_the_share_switched_off_the_low_key_starves() {
+fn with_a_share_of_zero_the_low_key_starves() {
     assert_eq!(turns_until_low(&strict(), 100_000), None);
 }
 
 #[test]
-fn every_sixteenth_turn_goes_to_the_oldest_key_that_was_passed_over() {
+fn every_sixteenth_key_is_the_oldest_of_a_lower_priority() {
     let queue = WorkQueue::default();
-    queue.add_all(0..10, Add { priority: Some(Priority::LOW), ..Add::default() });
+    queue.add_all(
+        0..10,
+        Add {
+            priority: Some(Priority::LOW),
+            ..Add::default()
+        },
+    );
     queue.add_all(100..300, Add::default());
     let mut low = Vec::new();
     for turn in 1..=160 {
@@ -44,22 +56,31 @@ fn every_sixteenth_turn_goes_to_the_oldest_key_that_was_passed_over() {
         }
     }
     let expected: Vec<_> = (1..=10).map(|n| (n * 16, n - 1)).collect();
-    assert_eq!(low, expected, "that often and not more often, first come, first served");
+    assert_eq!(
+        low, expected,
+        "that often and not more often, first come, first served"
+    );
 }
 
 #[test]
-fn the_share_can_be_chosen() {
+fn the_share_is_configurable() {
     for (share, every) in [(1, 2), (2, 2), (3, 3), (100, 100)] {
         let queue = with_share(share);
         queue.add_all(0..5, at(-1));
         queue.add_all(10..1000, at(1));
-        let low: Vec<u32> = (1..=every * 4).filter(|_| take(&queue).priority() == Priority(-1)).collect();
-        assert_eq!(low, [every, every * 2, every * 3, every * 4], "share {share}");
+        let low: Vec<u32> = (1..=every * 4)
+            .filter(|_| take(&queue).priority() == Priority(-1))
+            .collect();
+        assert_eq!(
+            low,
+            [every, every * 2, every * 3, every * 4],
+            "share {share}"
+        );
     }
 }
 
 #[test]
-fn a_fair_turn_looks_at_all_lower_priorities_and_takes_the_oldest() {
+fn a_fair_turn_takes_the_oldest_key_of_all_lower_priorities() {
     let queue = with_share(2);
     queue.add_with("oldest", at(-5));
     queue.add_with("second", at(-1));
@@ -70,7 +91,7 @@ fn a_fair_turn_looks_at_all_lower_priorities_and_takes_the_oldest() {
 }
 
 #[test]
-fn a_fair_turn_without_lower_keys_goes_to_the_first_as_ever() {
+fn a_fair_turn_without_lower_keys_takes_the_first_key() {
     let queue = with_share(2);
     queue.add_all(0..10, Add::default());
     let order: Vec<i32> = (0..10).map(|_| *take(&queue)).collect();
@@ -81,8 +102,19 @@ fn a_fair_turn_without_lower_keys_goes_to_the_first_as_ever() {
 fn among_three_loaded_bands_the_two_lower_ones_share_the_fair_turns() {
     let queue = WorkQueue::default();
     let mut turns = HashMap::new();
-    for (n, band) in [Priority::LOW, Priority::NORMAL, Priority::HIGH].into_iter().cycle().take(3000).enumerate() {
-        queue.add_with(n, Add { priority: Some(band), ..Add::default() });
+    for (n, band) in [Priority::LOW, Priority::NORMAL, Priority::HIGH]
+        .into_iter()
+        .cycle()
+        .take(3000)
+        .enumerate()
+    {
+        queue.add_with(
+            n,
+            Add {
+                priority: Some(band),
+                ..Add::default()
+            },
+        );
     }
     for _ in 0..960 {
         *turns.entry(take(&queue).priority()).or_insert(0) += 1;
@@ -96,7 +128,7 @@ enum Step {
     Arrive {
         priority: i32,
     },
-    /// A key that is waiting, by its number among all; its priority rises by so much.
+    /// Raises the priority of the waiting key with number `which`.
     Raise {
         which: usize,
         by: i32,
@@ -120,7 +152,9 @@ struct Waiting {
     older: usize,
 }
 
-/// Play the steps, then hand out the rest. The first key that waits longer than the bound for `share` says, if any.
+/// Plays the steps, then drains the queue.
+///
+/// Returns the first key that exceeds the bound for `share`.
 fn breaks_the_bound(queue: &WorkQueue<usize>, steps: &[Step], share: usize) -> Option<usize> {
     let mut waiting: HashMap<usize, Waiting> = HashMap::new();
     let (mut turn, mut keys) = (0, 0);
@@ -130,10 +164,18 @@ fn breaks_the_bound(queue: &WorkQueue<usize>, steps: &[Step], share: usize) -> O
             Some(&Step::Arrive { priority }) => {
                 queue.add_with(keys, at(priority));
                 let older = waiting.len();
-                waiting.insert(keys, Waiting { priority, ready_at_turn: turn, older });
+                waiting.insert(
+                    keys,
+                    Waiting {
+                        priority,
+                        ready_at_turn: turn,
+                        older,
+                    },
+                );
                 keys += 1;
             }
-            // It goes behind the others of its new priority, so it counts as one that has just become ready.
+            // A raised key is queued behind the others of its new priority, so its wait starts
+            // again.
             Some(&Step::Raise { which, by }) => {
                 let older = waiting.len().saturating_sub(1);
                 let which = which % keys.max(1);
@@ -141,7 +183,11 @@ fn breaks_the_bound(queue: &WorkQueue<usize>, steps: &[Step], share: usize) -> O
                     && let Some(priority) = key.priority.checked_add(by)
                 {
                     queue.add_with(which, at(priority));
-                    *key = Waiting { priority, ready_at_turn: turn, older };
+                    *key = Waiting {
+                        priority,
+                        ready_at_turn: turn,
+                        older,
+                    };
                 }
             }
             Some(Step::Turn) if waiting.is_empty() => {}
@@ -152,7 +198,10 @@ fn breaks_the_bound(queue: &WorkQueue<usize>, steps: &[Step], share: usize) -> O
                 let key = waiting.remove(&*item).expect("each key is handed out once");
                 assert_eq!(item.priority(), Priority(key.priority));
                 let late = |key: &Waiting| turn - key.ready_at_turn > share * (key.older + 2);
-                let others = waiting.iter().filter(|(_, other)| late(other)).map(|(which, _)| *which);
+                let others = waiting
+                    .iter()
+                    .filter(|(_, other)| late(other))
+                    .map(|(which, _)| *which);
                 if let Some(broken) = late(&key).then_some(*item).into_iter().chain(others).next() {
                     return Some(broken);
                 }
@@ -171,12 +220,14 @@ steersman_testkit::properties! {
     }
 }
 
-/// So the property above can fail.
+/// Shows that the property above can fail.
 #[test]
-fn with_the_share_switched_off_the_bound_breaks() {
+fn with_a_share_of_zero_the_bound_does_not_hold() {
     let load = (0..200).flat_map(|_| [Step::Arrive { priority: 1 }, Step::Turn]);
-    let steps: Vec<Step> =
-        [Step::Arrive { priority: 0 }, Step::Arrive { priority: 1 }].into_iter().chain(load).collect();
+    let steps: Vec<Step> = [Step::Arrive { priority: 0 }, Step::Arrive { priority: 1 }]
+        .into_iter()
+        .chain(load)
+        .collect();
     assert_eq!(breaks_the_bound(&strict(), &steps, 16), Some(0));
     assert_eq!(breaks_the_bound(&with_share(16), &steps, 16), None);
 }

@@ -1,4 +1,6 @@
-//! Getters: who sleeps is woken when there is something to take, and who goes away takes nothing along.
+//! Tests of getters.
+//!
+//! Wakeups, and getters that are dropped before they return a key.
 
 use crate::support::{ByHand, Random, assert_elapsed, ms, run, secs, soon, take};
 use std::{pin::pin, task::Poll, time::Duration};
@@ -15,8 +17,10 @@ fn an_add_wakes_a_sleeping_getter() {
     assert_eq!(*getter.ready().expect("open"), "a");
 }
 
-/// As a runtime would: poll whoever is woken, until nobody is. What they got.
-fn poll_woken<F: Future<Output = Option<Item<u32>>>>(getters: &mut Vec<ByHand<F>>) -> Vec<Item<u32>> {
+/// Polls the woken getters until none is woken, and returns their items.
+fn poll_woken<F: Future<Output = Option<Item<u32>>>>(
+    getters: &mut Vec<ByHand<F>>,
+) -> Vec<Item<u32>> {
     let mut items = Vec::new();
     while let Some(woken) = getters.iter().position(ByHand::was_woken) {
         if let Poll::Ready(item) = getters[woken].poll() {
@@ -39,9 +43,9 @@ fn as_many_getters_are_woken_as_keys_became_ready() {
     assert_eq!((second.len(), getters.len()), (2, 0));
 }
 
-/// Its task has other things to do. It may hold up the key that it was woken for, not those of others.
+/// A getter that is not polled may delay the key it was woken for, but no other key.
 #[test]
-fn getters_that_were_woken_and_are_not_polled_do_not_keep_others_asleep() {
+fn woken_getters_that_are_not_polled_do_not_block_others() {
     let queue = WorkQueue::default();
     let mut getters: Vec<_> = (0..40).map(|_| ByHand::waiting(queue.get())).collect();
     queue.add_all(0..40, Add::default());
@@ -52,21 +56,28 @@ fn getters_that_were_woken_and_are_not_polled_do_not_keep_others_asleep() {
         stuck.push(getters.remove(woken));
     }
     let items = poll_woken(&mut getters);
-    assert_eq!((stuck.len(), items.len()), (20, 20), "a getter sleeps while a key is ready");
+    assert_eq!(
+        (stuck.len(), items.len()),
+        (20, 20),
+        "a getter sleeps while a key is ready"
+    );
 }
 
 #[test]
-fn a_duplicate_add_wakes_nobody_else() {
+fn a_duplicate_add_wakes_no_second_getter() {
     let queue = WorkQueue::default();
     let getters: Vec<_> = (0..3).map(|_| ByHand::waiting(queue.get())).collect();
     for _ in 0..3 {
         queue.add("a");
     }
-    assert_eq!(getters.iter().filter(|getter| getter.was_woken()).count(), 1);
+    assert_eq!(
+        getters.iter().filter(|getter| getter.was_woken()).count(),
+        1
+    );
 }
 
 #[test]
-fn a_getter_dropped_before_it_is_polled_takes_nothing() {
+fn a_getter_dropped_before_it_is_polled_takes_no_key() {
     let queue = WorkQueue::default();
     queue.add("a");
     drop(queue.get());
@@ -74,7 +85,7 @@ fn a_getter_dropped_before_it_is_polled_takes_nothing() {
 }
 
 #[test]
-fn a_getter_dropped_while_it_sleeps_is_not_counted_on() {
+fn a_getter_dropped_while_it_sleeps_is_not_woken() {
     let queue = WorkQueue::default();
     let dropped = ByHand::waiting(queue.get());
     let mut other = ByHand::waiting(queue.get());
@@ -90,9 +101,15 @@ fn a_getter_dropped_after_it_was_woken_passes_the_key_on() {
         let queue = WorkQueue::default();
         let mut getters: Vec<_> = (0..3).map(|_| ByHand::waiting(queue.get())).collect();
         queue.add("a");
-        let woken = getters.iter().position(ByHand::was_woken).expect("one is woken");
+        let woken = getters
+            .iter()
+            .position(ByHand::was_woken)
+            .expect("one is woken");
         drop(getters.remove(woken));
-        let next = getters.iter().position(ByHand::was_woken).expect("another is woken in its stead");
+        let next = getters
+            .iter()
+            .position(ByHand::was_woken)
+            .expect("another is woken in its stead");
         if dropped > 0 {
             drop(getters.remove(next));
             assert!(getters[0].was_woken());
@@ -109,7 +126,7 @@ fn a_getter_dropped_after_it_was_woken_passes_the_key_on() {
 }
 
 #[test]
-fn a_getter_that_was_woken_in_vain_sleeps_again() {
+fn a_getter_woken_without_a_key_sleeps_again() {
     let queue = WorkQueue::default();
     let mut getter = ByHand::waiting(queue.get());
     queue.add("a");
@@ -136,7 +153,11 @@ fn a_key_cancelled_after_it_woke_a_getter_leaves_it_asleep() {
 #[test]
 fn the_end_of_a_run_wakes_a_getter_if_the_key_was_added_again() {
     type End = fn(steersman::workqueue::Item<&'static str>);
-    let ends: [End; 3] = [drop, |item| item.finish(Outcome::done()), |item| item.finish(Outcome::requeue())];
+    let ends: [End; 3] = [
+        drop,
+        |item| item.finish(Outcome::done()),
+        |item| item.finish(Outcome::requeue()),
+    ];
     for end in ends {
         let queue = WorkQueue::default();
         queue.add("a");
@@ -178,7 +199,7 @@ async fn a_getter_that_slept_before_the_delay_was_added_wakes_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_nearer_delay_added_while_a_getter_sleeps_moves_its_alarm() {
+async fn an_earlier_delay_added_while_a_getter_sleeps_moves_its_timer() {
     let queue = WorkQueue::default();
     queue.add_after("later", secs(100));
     let start = Instant::now();
@@ -193,7 +214,7 @@ async fn a_nearer_delay_added_while_a_getter_sleeps_moves_its_alarm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_due_together_reach_as_many_sleeping_getters() {
+async fn keys_due_together_wake_as_many_getters() {
     let queue = WorkQueue::default();
     let start = Instant::now();
     let workers: Vec<_> = (0..10)
@@ -208,7 +229,13 @@ async fn keys_due_together_reach_as_many_sleeping_getters() {
         })
         .collect();
     tokio::task::yield_now().await;
-    queue.add_all(0..10, Add { after: Some(ms(50)), ..Add::default() });
+    queue.add_all(
+        0..10,
+        Add {
+            after: Some(ms(50)),
+            ..Add::default()
+        },
+    );
     let mut keys = Vec::new();
     for worker in workers {
         keys.push(soon(worker).await.expect("in time"));
@@ -218,24 +245,27 @@ async fn keys_due_together_reach_as_many_sleeping_getters() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_getter_keeps_the_time_when_the_one_that_did_goes_away() {
+async fn another_getter_takes_over_the_timer_of_a_dropped_getter() {
     for dropped in 0..3 {
         let queue = WorkQueue::default();
         queue.add_after("a", ms(50));
         let mut getters: Vec<_> = (0..3).map(|_| ByHand::waiting(queue.get())).collect();
         drop(getters.remove(dropped));
-        // As a runtime would: poll whoever is woken.
+        // Poll the woken getters, as a runtime would.
         for getter in getters.iter_mut().filter(|getter| getter.was_woken()) {
             assert!(getter.poll().is_pending());
         }
         advance(ms(51)).await;
-        let woken = getters.iter_mut().find(|getter| getter.was_woken()).expect("one of them wakes in time");
+        let woken = getters
+            .iter_mut()
+            .find(|getter| getter.was_woken())
+            .expect("one of them wakes in time");
         assert_eq!(*woken.ready().expect("open"), "a");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_getter_keeps_the_time_when_the_one_that_did_gets_a_key() {
+async fn another_getter_takes_over_the_timer_of_a_getter_that_got_a_key() {
     let queue = WorkQueue::default();
     queue.add_after("delayed", ms(50));
     let start = Instant::now();
@@ -261,9 +291,9 @@ async fn another_getter_keeps_the_time_when_the_one_that_did_gets_a_key() {
     assert!((ms(50)..=ms(51)).contains(&got[1].1), "{:?}", got[1].1);
 }
 
-/// Looking makes due keys ready; the getter that sleeps for them must still come.
+/// Inspecting the queue makes due keys ready; the sleeping getter must still be woken.
 #[tokio::test(start_paused = true)]
-async fn looking_at_a_queue_does_not_keep_due_keys_from_its_getters() {
+async fn reading_the_state_of_a_queue_does_not_hide_due_keys_from_getters() {
     let looks: [fn(&WorkQueue<u32>); 4] = [
         |queue| assert_eq!(queue.stats().depth(), 3),
         |queue| assert_eq!(queue.len(), 3),
@@ -272,7 +302,13 @@ async fn looking_at_a_queue_does_not_keep_due_keys_from_its_getters() {
     ];
     for look in looks {
         let queue = WorkQueue::default();
-        queue.add_all(0..3, Add { after: Some(ms(50)), ..Add::default() });
+        queue.add_all(
+            0..3,
+            Add {
+                after: Some(ms(50)),
+                ..Add::default()
+            },
+        );
         let mut getters: Vec<_> = (0..3).map(|_| ByHand::waiting(queue.get())).collect();
         advance(ms(50)).await;
         look(&queue);
@@ -282,9 +318,15 @@ async fn looking_at_a_queue_does_not_keep_due_keys_from_its_getters() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_taken_without_waiting_leaves_the_others_to_the_getters() {
+async fn try_get_leaves_other_keys_to_waiting_getters() {
     let queue = WorkQueue::default();
-    queue.add_all(0..3, Add { after: Some(ms(50)), ..Add::default() });
+    queue.add_all(
+        0..3,
+        Add {
+            after: Some(ms(50)),
+            ..Add::default()
+        },
+    );
     let workers: Vec<_> = (0..2)
         .map(|_| {
             let queue = queue.clone();
@@ -302,7 +344,7 @@ async fn a_key_taken_without_waiting_leaves_the_others_to_the_getters() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn getters_given_up_at_random_lose_nothing() {
+async fn getters_dropped_at_random_lose_no_key() {
     let queue = WorkQueue::default();
     let mut random = Random::new(11);
     let mut handed_out = 0;
@@ -328,7 +370,7 @@ async fn getters_given_up_at_random_lose_nothing() {
     assert!(queue.snapshot().is_empty(), "and none came twice");
 }
 
-/// No runtime is needed as long as nothing waits for a time.
+/// A queue without delayed keys needs no runtime.
 #[test]
 fn a_queue_works_outside_of_a_runtime() {
     let queue = WorkQueue::default();
@@ -347,18 +389,25 @@ async fn a_queue_spawns_no_task() {
     queue.add_rate_limited("b");
     drop(soon(queue.get()).await);
     queue.close();
-    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
+    assert_eq!(
+        tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks(),
+        0
+    );
 }
 
-/// Ending a run and getting the next key is one step: nobody is woken for a key that is taken in the same breath.
+/// Finishing a run and getting the next key is one step, so no other getter is woken for that key.
 #[test]
-fn a_worker_that_ends_its_run_and_takes_the_only_key_wakes_nobody() {
+fn finish_and_get_of_the_only_key_wakes_no_getter() {
     let queue = WorkQueue::default();
     queue.add("a");
     let item = take(&queue);
     queue.add("a");
     let getter = ByHand::waiting(queue.get());
-    let item = ByHand::new(item.finish_and_get(Outcome::done())).ready().expect("it was added again");
+    let item = ByHand::new(item.finish_and_get(Outcome::done()))
+        .ready()
+        .expect("it was added again");
     assert!(*item == "a" && !getter.was_woken());
     queue.add("a");
     let item = item.finish_and_try_get(Outcome::done()).expect("and again");

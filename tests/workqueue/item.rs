@@ -1,4 +1,4 @@
-//! What an item carries, and the ways in which its run can end.
+//! Tests of the fields of an item and of the outcomes of a run.
 
 use crate::support::{ByHand, at, because, ms, reasons, run, run_all, soon, strict, take};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,17 +8,26 @@ use tokio::time::advance;
 #[tokio::test(start_paused = true)]
 async fn an_item_carries_key_priority_attempt_wait_and_reasons() {
     let queue = WorkQueue::default();
-    queue.add_with("a", Add { reason: Some("created".into()), ..at(7) });
+    queue.add_with(
+        "a",
+        Add {
+            reason: Some("created".into()),
+            ..at(7)
+        },
+    );
     advance(ms(30)).await;
     let item = take(&queue);
     assert_eq!((*item.key(), *item), ("a", "a"));
-    assert_eq!((item.priority(), item.attempt(), item.waited()), (Priority(7), 1, ms(30)));
+    assert_eq!(
+        (item.priority(), item.attempt(), item.waited()),
+        (Priority(7), 1, ms(30))
+    );
     assert_eq!(reasons(&item), ["created"]);
     assert!(format!("{item:?}").contains("\"a\""), "{item:?}");
 }
 
 #[test]
-fn a_key_is_added_at_normal_priority_unless_told_otherwise() {
+fn the_default_priority_is_normal() {
     let queue = WorkQueue::default();
     queue.add("a");
     queue.add_with("b", Add::default());
@@ -37,7 +46,10 @@ async fn the_attempt_counts_failures_and_starts_over_after_success() {
         item.finish(Outcome::requeue());
         assert_eq!(queue.num_requeues(&"a"), attempt);
     }
-    soon(queue.get()).await.expect("open").finish(Outcome::done());
+    soon(queue.get())
+        .await
+        .expect("open")
+        .finish(Outcome::done());
     assert_eq!(queue.num_requeues(&"a"), 0);
     queue.add("a");
     assert_eq!(take(&queue).attempt(), 1);
@@ -55,7 +67,11 @@ async fn the_wait_counts_from_becoming_ready() {
     queue.add("delayed");
     item.finish(Outcome::done());
     advance(ms(2)).await;
-    assert_eq!(take(&queue).waited(), ms(6), "from the first add while it ran");
+    assert_eq!(
+        take(&queue).waited(),
+        ms(6),
+        "from the first add while it ran"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,11 +109,17 @@ fn reasons_given_while_a_key_runs_belong_to_its_next_run() {
     let item = take(&queue);
     queue.add_with("a", because("second"));
     assert_eq!(reasons(&item), ["first"]);
-    let item = item.finish_and_try_get(Outcome::done()).expect("added again");
+    let item = item
+        .finish_and_try_get(Outcome::done())
+        .expect("added again");
     assert_eq!(reasons(&item), ["second"]);
     drop(item);
     queue.add("a");
-    assert_eq!(reasons(&take(&queue)), Vec::<String>::new(), "a new request, without a reason");
+    assert_eq!(
+        reasons(&take(&queue)),
+        Vec::<String>::new(),
+        "a new request, without a reason"
+    );
 }
 
 #[test]
@@ -111,7 +133,7 @@ fn keys_with_the_same_reason_do_not_disturb_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_an_item_ends_its_run_and_leaves_the_rest_as_it_is() {
+async fn dropping_an_item_ends_its_run_without_an_outcome() {
     let queue = WorkQueue::default();
     queue.add("a");
     take(&queue).finish(Outcome::requeue());
@@ -123,13 +145,17 @@ async fn dropping_an_item_ends_its_run_and_leaves_the_rest_as_it_is() {
     let item = take(&queue);
     queue.add_after("a", ms(10));
     drop(item);
-    assert_eq!((queue.len(), queue.stats().delayed), (0, 1), "what was added meanwhile stays");
+    assert_eq!(
+        (queue.len(), queue.stats().delayed),
+        (0, 1),
+        "what was added meanwhile stays"
+    );
     advance(ms(10)).await;
     drop(take(&queue));
 }
 
 #[test]
-fn a_panicking_worker_gives_its_key_back() {
+fn a_panicking_worker_releases_its_key() {
     let queue = WorkQueue::default();
     queue.add("a");
     let panicked = catch_unwind(AssertUnwindSafe(|| {
@@ -145,7 +171,7 @@ fn a_panicking_worker_gives_its_key_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_panics_or_is_aborted_gives_its_key_back() {
+async fn a_panicking_or_aborted_task_releases_its_key() {
     let queue = WorkQueue::default();
     queue.add_all(["a", "b"], Add::default());
     let (a, b) = (take(&queue), take(&queue));
@@ -179,7 +205,7 @@ async fn requeue_after_runs_the_key_again_after_the_delay_at_its_priority() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_outcome_says_at_which_priority_a_key_is_requeued() {
+async fn the_outcome_can_set_the_priority_of_a_requeue() {
     let queue = WorkQueue::default();
     queue.add_with("a", at(5));
     take(&queue).finish(Outcome::requeue_after(ms(1)).priority(Priority::LOW));
@@ -192,17 +218,39 @@ async fn the_outcome_says_at_which_priority_a_key_is_requeued() {
     assert_eq!(item.priority(), Priority::HIGH);
     item.finish(Outcome::requeue());
     advance(ms(10)).await;
-    assert_eq!(take(&queue).priority(), Priority::HIGH, "kept without being told");
+    assert_eq!(
+        take(&queue).priority(),
+        Priority::HIGH,
+        "kept without being told"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn finish_and_try_get_ends_one_run_and_begins_the_next() {
     let queue = strict();
-    queue.add_with("a", Add { reason: Some("one".into()), ..at(2) });
-    queue.add_with("b", Add { reason: Some("two".into()), rate_limited: true, ..at(1) });
+    queue.add_with(
+        "a",
+        Add {
+            reason: Some("one".into()),
+            ..at(2)
+        },
+    );
+    queue.add_with(
+        "b",
+        Add {
+            reason: Some("two".into()),
+            rate_limited: true,
+            ..at(1)
+        },
+    );
     advance(ms(8)).await;
-    let item = take(&queue).finish_and_try_get(Outcome::done()).expect("b is ready");
-    assert_eq!((*item, item.priority(), reasons(&item)), ("b", Priority(1), vec!["two".to_owned()]));
+    let item = take(&queue)
+        .finish_and_try_get(Outcome::done())
+        .expect("b is ready");
+    assert_eq!(
+        (*item, item.priority(), reasons(&item)),
+        ("b", Priority(1), vec!["two".to_owned()])
+    );
     assert_eq!((item.attempt(), item.waited()), (2, ms(3)));
     assert_eq!(queue.stats().running, 1);
     assert!(item.finish_and_try_get(Outcome::done()).is_none());
@@ -213,23 +261,38 @@ async fn finish_and_try_get_ends_one_run_and_begins_the_next() {
 fn a_key_requeued_at_once_is_behind_those_that_wait() {
     let queue = strict();
     queue.add_all(["a", "b"], Add::default());
-    let item = take(&queue).finish_and_try_get(Outcome::requeue_after(ms(0))).expect("b is ready");
+    let item = take(&queue)
+        .finish_and_try_get(Outcome::requeue_after(ms(0)))
+        .expect("b is ready");
     assert_eq!(*item, "b");
-    let item = item.finish_and_try_get(Outcome::done()).expect("a was requeued");
+    let item = item
+        .finish_and_try_get(Outcome::done())
+        .expect("a was requeued");
     assert_eq!(*item, "a");
 }
 
 #[tokio::test(start_paused = true)]
-async fn finish_and_get_hands_over_the_next_key_or_waits_for_one() {
+async fn finish_and_get_returns_the_next_key_or_waits_for_one() {
     let queue = WorkQueue::default();
     queue.add_all(["a", "b"], Add::default());
-    let item = take(&queue).finish_and_get(Outcome::requeue()).await.expect("open");
+    let item = take(&queue)
+        .finish_and_get(Outcome::requeue())
+        .await
+        .expect("open");
     assert_eq!((*item, item.attempt()), ("b", 1));
     advance(ms(2)).await;
     let item = item.finish_and_get(Outcome::done()).await.expect("open");
-    assert_eq!((*item, item.attempt()), ("a", 2), "its backoff passed while this waited");
+    assert_eq!(
+        (*item, item.attempt()),
+        ("a", 2),
+        "its backoff passed while this waited"
+    );
     let mut next = ByHand::waiting(item.finish_and_get(Outcome::done()));
-    assert_eq!(queue.stats().running, 0, "the outcome counts while it waits for the next key");
+    assert_eq!(
+        queue.stats().running,
+        0,
+        "the outcome counts while it waits for the next key"
+    );
     queue.add("c");
     assert_eq!(*next.ready().expect("open"), "c");
 }
@@ -244,7 +307,7 @@ fn finish_and_get_dropped_before_it_is_polled_is_a_drop_of_the_item() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn finish_and_get_dropped_while_it_waits_loses_nothing() {
+async fn finish_and_get_dropped_while_it_waits_loses_no_key() {
     let queue = WorkQueue::default();
     queue.add("a");
     let waiting = ByHand::waiting(take(&queue).finish_and_get(Outcome::requeue()));
@@ -256,25 +319,30 @@ async fn finish_and_get_dropped_while_it_waits_loses_nothing() {
 }
 
 #[test]
-fn an_item_may_outlive_every_handle_of_its_queue() {
+fn an_item_can_outlive_every_handle_of_its_queue() {
     let queue = WorkQueue::default();
     queue.add("a");
     queue.add("b");
     let item = take(&queue);
     drop(queue);
-    let item = item.finish_and_try_get(Outcome::done()).expect("the queue lives as long as its items");
+    let item = item
+        .finish_and_try_get(Outcome::done())
+        .expect("the queue lives as long as its items");
     assert_eq!(*item, "b");
 }
 
-/// Otherwise a worker with an endless supply would starve its thread's other tasks.
+/// Otherwise a worker that always finds a ready key starves the other tasks of its thread.
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_never_has_to_wait_lets_other_tasks_run() {
+async fn a_worker_that_never_waits_yields_to_other_tasks() {
     let queue = WorkQueue::default();
     queue.add("a");
     let other = tokio::spawn(async {});
     let mut item = queue.get().await.expect("open");
     for _ in 0..10_000 {
-        item = item.finish_and_get(Outcome::requeue_after(ms(0))).await.expect("open");
+        item = item
+            .finish_and_get(Outcome::requeue_after(ms(0)))
+            .await
+            .expect("open");
     }
     assert!(other.is_finished());
 
@@ -293,7 +361,9 @@ fn a_requeue_has_the_reason_that_the_run_has_set() {
     queue.add_with("a", because("created"));
     let mut item = take(&queue);
     item.set_reason("not there yet");
-    let mut item = item.finish_and_try_get(Outcome::retry_after(ms(0))).expect("it is ready");
+    let mut item = item
+        .finish_and_try_get(Outcome::retry_after(ms(0)))
+        .expect("it is ready");
     assert_eq!(reasons(&item), ["not there yet"]);
 
     item.set_reason("dropped: nothing is requeued");
@@ -304,8 +374,13 @@ fn a_requeue_has_the_reason_that_the_run_has_set() {
 
     queue.add_with("a", because("deleted"));
     item.set_reason("dropped: an event has made it ready");
-    let item = item.finish_and_try_get(Outcome::requeue_after(ms(5))).expect("it is ready");
+    let item = item
+        .finish_and_try_get(Outcome::requeue_after(ms(5)))
+        .expect("it is ready");
     assert_eq!(reasons(&item), ["deleted"]);
     item.finish(Outcome::retry_after(ms(0)));
-    assert!(reasons(&take(&queue)).is_empty(), "the reason belongs to one run");
+    assert!(
+        reasons(&take(&queue)).is_empty(),
+        "the reason belongs to one run"
+    );
 }

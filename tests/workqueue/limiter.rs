@@ -1,4 +1,4 @@
-//! The limiters' numbers.
+//! Tests of the delays that limiters return.
 
 use crate::support::{ms, rate_limited, run_all, secs, soon, take, with_limiter};
 use std::{
@@ -12,25 +12,40 @@ use std::{
 use steersman::workqueue::{Limiter, Outcome, WorkQueue};
 use tokio::time::{Instant, advance};
 
-fn delays(limiter: &Limiter<&'static str>, key: &'static str, attempts: std::ops::Range<u32>) -> Vec<Duration> {
-    attempts.map(|attempt| limiter.delay(&key, attempt, Instant::now())).collect()
+fn delays(
+    limiter: &Limiter<&'static str>,
+    key: &'static str,
+    attempts: std::ops::Range<u32>,
+) -> Vec<Duration> {
+    attempts
+        .map(|attempt| limiter.delay(&key, attempt, Instant::now()))
+        .collect()
 }
 
-// Catalogue 35
 #[test]
 fn the_exponential_limiter_doubles_from_its_base_to_its_maximum() {
     let limiter = Limiter::exponential(ms(1), secs(1));
-    assert_eq!(delays(&limiter, "a", 0..5), [ms(1), ms(2), ms(4), ms(8), ms(16)]);
-    assert_eq!(delays(&limiter, "b", 0..2), [ms(1), ms(2)], "each key on its own");
+    assert_eq!(
+        delays(&limiter, "a", 0..5),
+        [ms(1), ms(2), ms(4), ms(8), ms(16)]
+    );
+    assert_eq!(
+        delays(&limiter, "b", 0..2),
+        [ms(1), ms(2)],
+        "each key on its own"
+    );
     assert_eq!(delays(&limiter, "a", 9..12), [ms(512), secs(1), secs(1)]);
 }
 
-// Catalogue 35
 #[test]
 fn the_exponential_limiter_does_not_overflow() {
     let limiter = Limiter::exponential(ms(1), secs(1000));
     for attempt in (20..1000).chain([u32::MAX - 1, u32::MAX]) {
-        assert_eq!(limiter.delay(&"a", attempt, Instant::now()), secs(1000), "{attempt}");
+        assert_eq!(
+            limiter.delay(&"a", attempt, Instant::now()),
+            secs(1000),
+            "{attempt}"
+        );
     }
     let wide = Limiter::exponential(secs(1), Duration::MAX);
     assert_eq!(wide.delay(&"a", 10, Instant::now()), secs(1024));
@@ -43,7 +58,6 @@ fn the_exponential_limiter_does_not_overflow() {
     }
 }
 
-// Catalogue 35
 #[tokio::test(start_paused = true)]
 async fn in_a_queue_the_exponential_limiter_overflows_to_its_maximum_and_forget_starts_it_over() {
     let queue = with_limiter(Limiter::exponential(ms(1), ms(20)));
@@ -64,31 +78,43 @@ async fn in_a_queue_the_exponential_limiter_overflows_to_its_maximum_and_forget_
 
 #[test]
 fn a_base_above_the_maximum_is_the_maximum_and_a_base_of_zero_stays_zero() {
-    assert_eq!(delays(&Limiter::exponential(secs(2), secs(1)), "a", 0..2), [secs(1), secs(1)]);
-    assert_eq!(delays(&Limiter::exponential(Duration::ZERO, secs(1)), "a", 0..200), [Duration::ZERO; 200]);
+    assert_eq!(
+        delays(&Limiter::exponential(secs(2), secs(1)), "a", 0..2),
+        [secs(1), secs(1)]
+    );
+    assert_eq!(
+        delays(&Limiter::exponential(Duration::ZERO, secs(1)), "a", 0..200),
+        [Duration::ZERO; 200]
+    );
 }
 
-// Catalogue 36
 #[test]
 fn the_fast_slow_limiter_is_fast_for_its_first_attempts() {
     let limiter = Limiter::fast_slow(ms(5), secs(10), 3);
     let expected = [ms(5), ms(5), ms(5), secs(10), secs(10)];
     assert_eq!(delays(&limiter, "a", 0..5), expected);
     assert_eq!(delays(&limiter, "b", 0..5), expected);
-    assert_eq!(delays(&Limiter::fast_slow(ms(5), secs(10), 0), "a", 0..1), [secs(10)]);
+    assert_eq!(
+        delays(&Limiter::fast_slow(ms(5), secs(10), 0), "a", 0..1),
+        [secs(10)]
+    );
     assert_eq!(delays(&limiter, "a", u32::MAX - 1..u32::MAX), [secs(10)]);
 }
 
-// Catalogue 36
 #[test]
 fn the_maximum_of_two_limiters_is_the_longer_wait() {
     let limiter = Limiter::fast_slow(ms(5), secs(3), 3).max(Limiter::exponential(ms(1), secs(1)));
-    assert_eq!(delays(&limiter, "a", 0..5), [ms(5), ms(5), ms(5), secs(3), secs(3)]);
+    assert_eq!(
+        delays(&limiter, "a", 0..5),
+        [ms(5), ms(5), ms(5), secs(3), secs(3)]
+    );
     let limiter = Limiter::fast_slow(ms(5), ms(30), 3).max(Limiter::exponential(ms(1), secs(1)));
-    assert_eq!(delays(&limiter, "a", 0..7), [ms(5), ms(5), ms(5), ms(30), ms(30), ms(32), ms(64)]);
+    assert_eq!(
+        delays(&limiter, "a", 0..7),
+        [ms(5), ms(5), ms(5), ms(30), ms(30), ms(32), ms(64)]
+    );
 }
 
-// Catalogue 36
 #[test]
 fn the_maximum_charges_both_limiters() {
     let asked = Arc::new(AtomicU32::new(0));
@@ -104,16 +130,19 @@ fn the_maximum_charges_both_limiters() {
     assert_eq!(asked.load(Ordering::Relaxed), 6);
 }
 
-// Catalogue 36
 #[test]
 fn a_limiter_can_be_capped() {
     let limiter = Limiter::fast_slow(ms(5), secs(3), 3).at_most(ms(500));
-    assert_eq!(delays(&limiter, "a", 0..5), [ms(5), ms(5), ms(5), ms(500), ms(500)]);
+    assert_eq!(
+        delays(&limiter, "a", 0..5),
+        [ms(5), ms(5), ms(5), ms(500), ms(500)]
+    );
 }
 
 #[test]
-fn a_limiter_of_ones_own_sees_key_and_attempt() {
-    let limiter = Limiter::new(|key: &&str, attempt, _| ms(key.len() as u64 * 100 + u64::from(attempt)));
+fn a_custom_limiter_gets_key_and_attempt() {
+    let limiter =
+        Limiter::new(|key: &&str, attempt, _| ms(key.len() as u64 * 100 + u64::from(attempt)));
     assert_eq!(delays(&limiter, "abc", 0..2), [ms(300), ms(301)]);
 }
 
@@ -127,12 +156,16 @@ fn clones_of_a_limiter_share_its_state() {
 }
 
 #[test]
-fn the_bucket_lets_a_burst_pass_and_then_one_per_interval() {
+fn the_bucket_allows_a_burst_and_then_one_key_per_interval() {
     let now = Instant::now();
     let limiter: Limiter<u32> = Limiter::bucket(ms(100), 3);
     let waits: Vec<_> = (0..6).map(|key| limiter.delay(&key, 0, now)).collect();
     assert_eq!(waits, [ms(0), ms(0), ms(0), ms(100), ms(200), ms(300)]);
-    assert_eq!(limiter.delay(&0, 7, now + ms(350)), ms(50), "the attempt does not matter, what was taken does");
+    assert_eq!(
+        limiter.delay(&0, 7, now + ms(350)),
+        ms(50),
+        "the attempt does not matter, what was taken does"
+    );
 }
 
 #[test]
@@ -147,15 +180,19 @@ fn the_bucket_fills_up_to_its_burst_and_no_further() {
     assert_eq!(waits, [ms(0), ms(0), ms(100), ms(200)]);
 }
 
-/// As two threads may see it that read the clock before they come to the bucket.
+/// Two threads may read the clock before either of them reaches the bucket.
 #[test]
-fn a_bucket_gives_nothing_for_time_that_passes_twice() {
+fn a_bucket_does_not_refill_twice_for_the_same_time() {
     let (early, late) = (Instant::now(), Instant::now() + ms(100));
     let limiter: Limiter<u32> = Limiter::bucket(ms(100), 1);
     for turn in 0..10 {
         assert_eq!(limiter.delay(&0, 0, late), ms(200 * turn), "{turn}");
         let free = late + ms(200 * turn + 100);
-        assert_eq!(limiter.delay(&0, 0, early), free - early, "{turn}: until the same moment, from an earlier one");
+        assert_eq!(
+            limiter.delay(&0, 0, early),
+            free - early,
+            "{turn}: until the same moment, from an earlier one"
+        );
     }
 }
 
@@ -163,20 +200,28 @@ fn a_bucket_gives_nothing_for_time_that_passes_twice() {
 fn a_bucket_with_a_burst_of_zero_has_one_and_an_interval_of_zero_never_waits() {
     let now = Instant::now();
     let limiter: Limiter<u32> = Limiter::bucket(ms(100), 0);
-    assert_eq!((limiter.delay(&0, 0, now), limiter.delay(&0, 0, now)), (ms(0), ms(100)));
+    assert_eq!(
+        (limiter.delay(&0, 0, now), limiter.delay(&0, 0, now)),
+        (ms(0), ms(100))
+    );
     let limiter: Limiter<u32> = Limiter::bucket(Duration::ZERO, 1);
     assert!((0..100).all(|key| limiter.delay(&key, 0, now).is_zero()));
 }
 
 #[test]
-fn a_bucket_survives_absurd_intervals() {
+fn a_bucket_accepts_extreme_intervals() {
     let now = Instant::now();
     for burst in [0, 1, 2, u32::MAX] {
         let limiter: Limiter<u32> = Limiter::bucket(Duration::MAX, burst);
         let delays: Vec<_> = (0..100).map(|key| limiter.delay(&key, 0, now)).collect();
         let passes = delays.iter().take_while(|delay| delay.is_zero()).count();
         assert_eq!(passes, burst.clamp(1, 100) as usize);
-        assert!(delays[passes..].iter().all(|delay| *delay > secs(1_000_000)), "burst of {burst}");
+        assert!(
+            delays[passes..]
+                .iter()
+                .all(|delay| *delay > secs(1_000_000)),
+            "burst of {burst}"
+        );
     }
 }
 
@@ -194,11 +239,21 @@ async fn keys_limited_together_by_a_bucket_are_released_one_by_one() {
 #[test]
 fn jitter_lengthens_by_at_most_its_fraction_and_never_shortens() {
     let limiter = Limiter::exponential(secs(1), secs(1000)).jitter(0.1);
-    let waits: Vec<_> = (0..1000u32).map(|key| limiter.delay(&key, 0, Instant::now())).collect();
+    let waits: Vec<_> = (0..1000u32)
+        .map(|key| limiter.delay(&key, 0, Instant::now()))
+        .collect();
     assert!(waits.iter().all(|wait| (secs(1)..=ms(1100)).contains(wait)));
-    assert!(waits.iter().any(|wait| *wait < ms(1020)) && waits.iter().any(|wait| *wait > ms(1080)), "all of the range");
-    assert!(waits.iter().collect::<HashSet<_>>().len() > 990, "different for every key");
-    let attempts: HashSet<_> = (10..1000).map(|attempt| limiter.delay(&7, attempt, Instant::now())).collect();
+    assert!(
+        waits.iter().any(|wait| *wait < ms(1020)) && waits.iter().any(|wait| *wait > ms(1080)),
+        "all of the range"
+    );
+    assert!(
+        waits.iter().collect::<HashSet<_>>().len() > 990,
+        "different for every key"
+    );
+    let attempts: HashSet<_> = (10..1000)
+        .map(|attempt| limiter.delay(&7, attempt, Instant::now()))
+        .collect();
     assert!(attempts.len() > 980, "and for every attempt");
 }
 
@@ -206,12 +261,15 @@ fn jitter_lengthens_by_at_most_its_fraction_and_never_shortens() {
 fn without_jitter_the_waits_are_equal() {
     for fraction in [0.0, -0.0, -1.0, f64::NEG_INFINITY, f64::NAN] {
         let limiter = Limiter::exponential(secs(1), secs(2)).jitter(fraction);
-        assert!((0..100u32).all(|key| limiter.delay(&key, 0, Instant::now()) == secs(1)), "{fraction}");
+        assert!(
+            (0..100u32).all(|key| limiter.delay(&key, 0, Instant::now()) == secs(1)),
+            "{fraction}"
+        );
     }
 }
 
 #[test]
-fn jitter_survives_absurd_numbers() {
+fn jitter_accepts_extreme_values() {
     for fraction in [1e300, f64::MAX, f64::INFINITY] {
         let limiter = Limiter::exponential(Duration::MAX, Duration::MAX).jitter(fraction);
         assert_eq!(limiter.delay(&"a", 5, Instant::now()), Duration::MAX);
@@ -219,12 +277,16 @@ fn jitter_survives_absurd_numbers() {
         assert!(limiter.delay(&"a", 0, Instant::now()) >= secs(1));
     }
     let nothing = Limiter::exponential(Duration::ZERO, Duration::ZERO).jitter(0.5);
-    assert_eq!(nothing.delay(&"a", 0, Instant::now()), Duration::ZERO, "nothing is not lengthened");
+    assert_eq!(
+        nothing.delay(&"a", 0, Instant::now()),
+        Duration::ZERO,
+        "nothing is not lengthened"
+    );
 }
 
-/// The issue: many keys limited in the same instant must not all wake at the same instant.
+/// Keys that are limited at the same instant must not all wake at the same instant.
 #[tokio::test(start_paused = true)]
-async fn keys_that_failed_together_do_not_come_back_together() {
+async fn jitter_spreads_keys_that_failed_together() {
     let queue = with_limiter(Limiter::exponential(secs(1), secs(1000)).jitter(0.1));
     queue.add_all(0..1000, rate_limited());
     let mut most = 0;
@@ -247,7 +309,7 @@ fn by_default_limiters_double_from_5_ms_to_1000_s_without_jitter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limiter_that_says_zero_lets_the_key_run_at_once_and_counts_the_attempt() {
+async fn a_limiter_that_returns_zero_retries_at_once_and_counts_the_attempt() {
     let queue: WorkQueue<&str> = with_limiter(Limiter::new(|_, _, _| Duration::ZERO));
     queue.add("a");
     for attempt in 1..=5 {
@@ -255,18 +317,26 @@ async fn a_limiter_that_says_zero_lets_the_key_run_at_once_and_counts_the_attemp
         assert_eq!(item.attempt(), attempt);
         item.finish(Outcome::requeue());
     }
-    assert_eq!((queue.num_requeues(&"a"), queue.stats().retries), (5, 0), "not a delay, so not a retry");
+    assert_eq!(
+        (queue.num_requeues(&"a"), queue.stats().retries),
+        (5, 0),
+        "not a delay, so not a retry"
+    );
 }
 
 #[test]
-fn a_bucket_that_never_refills_lets_its_burst_through_and_then_nothing() {
+fn a_bucket_that_never_refills_allows_only_its_burst() {
     let now = Instant::now();
     let limiter: Limiter<&'static str> = Limiter::bucket(Duration::MAX, 1);
-    assert_eq!([(); 3].map(|()| limiter.delay(&"a", 0, now)), [Duration::ZERO, Duration::MAX, Duration::MAX]);
+    assert_eq!(
+        [(); 3].map(|()| limiter.delay(&"a", 0, now)),
+        [Duration::ZERO, Duration::MAX, Duration::MAX]
+    );
 }
 
 #[test]
-fn an_infinite_jitter_of_nothing_is_nothing() {
-    let limiter: Limiter<&'static str> = Limiter::fast_slow(Duration::ZERO, secs(1), 1).jitter(f64::INFINITY);
+fn an_infinite_jitter_of_zero_is_zero() {
+    let limiter: Limiter<&'static str> =
+        Limiter::fast_slow(Duration::ZERO, secs(1), 1).jitter(f64::INFINITY);
     assert_eq!(limiter.delay(&"a", 0, Instant::now()), Duration::ZERO);
 }

@@ -1,6 +1,6 @@
-//! Behaviour of the work queue, seen from outside. Time is virtual, except in `stress` and in the threaded cases of `shutdown`.
+//! Tests of the public API of the work queue.
 //!
-//! `Catalogue n` names the row of `spec/controller-runtime.md` 3.1 that a case comes from.
+//! Time is virtual, except in `stress` and in the threaded tests of `shutdown`.
 
 mod backoff;
 mod bad_input;
@@ -9,7 +9,6 @@ mod delay;
 mod fairness;
 mod getters;
 mod item;
-mod keepers;
 mod limiter;
 mod memory;
 mod metrics;
@@ -19,11 +18,12 @@ mod park;
 mod priority;
 mod prometheus;
 mod property;
-mod reentry;
-mod replace;
+mod reentrancy;
+mod replace_timer;
 mod retry;
 mod shutdown;
 mod shutdown_threads;
 mod snapshot;
 mod stress;
 mod support;
+mod timer_getters;

@@ -1,4 +1,4 @@
-//! What is done is freed: keys that are finished, cancelled, forgotten or dropped by a shutdown are not kept.
+//! Tests of memory: finished, cancelled, forgotten and dropped keys are freed.
 
 use crate::support::{ByHand, ms, run, secs, take};
 use std::{
@@ -8,7 +8,7 @@ use std::{
 use steersman::workqueue::{Add, Outcome, WorkQueue};
 use tokio::time::advance;
 
-/// A key that shows whether anybody still has it.
+/// Key that shows whether any reference to it is left.
 #[derive(Clone, Debug)]
 struct Tracked(Arc<u32>);
 
@@ -32,18 +32,22 @@ fn tracked(n: u32) -> (Tracked, Weak<u32>) {
     (Tracked(key), weak)
 }
 
-/// Any key that is equal to the tracked one.
+/// Creates a key that equals the tracked one.
 fn same(n: u32) -> Tracked {
     tracked(n).0
 }
 
 #[track_caller]
 fn assert_freed(queue: &WorkQueue<Tracked>, key: &Weak<u32>) {
-    assert!(key.upgrade().is_none(), "{} copies are left", key.strong_count());
+    assert!(
+        key.upgrade().is_none(),
+        "{} copies are left",
+        key.strong_count()
+    );
     assert!(queue.snapshot().is_empty());
 }
 
-// 3.3: upstream's TestGarbageCollection
+// Port of client-go's `TestGarbageCollection`.
 #[test]
 fn a_finished_key_is_freed() {
     let queue = WorkQueue::default();
@@ -55,12 +59,14 @@ fn a_finished_key_is_freed() {
 }
 
 #[test]
-fn a_finished_key_is_freed_also_if_its_worker_goes_on_with_another() {
+fn a_finished_key_is_freed_when_its_worker_gets_another() {
     let queue = WorkQueue::default();
     let (key, weak) = tracked(1);
     queue.add(key);
     queue.add(same(2));
-    let item = take(&queue).finish_and_try_get(Outcome::done()).expect("2 is ready");
+    let item = take(&queue)
+        .finish_and_try_get(Outcome::done())
+        .expect("2 is ready");
     assert!(weak.upgrade().is_none());
     let waiting = ByHand::waiting(item.finish_and_get(Outcome::done()));
     drop(waiting);
@@ -87,7 +93,7 @@ fn a_dropped_item_is_freed() {
 }
 
 #[test]
-fn of_equal_keys_one_is_kept() {
+fn one_of_equal_keys_is_stored() {
     let queue = WorkQueue::default();
     let (first, _) = tracked(1);
     queue.add(first);
@@ -95,12 +101,18 @@ fn of_equal_keys_one_is_kept() {
     queue.add(second);
     assert!(weak.upgrade().is_none());
     let (third, weak) = tracked(1);
-    queue.add_all([third.clone(), third], Add { rate_limited: true, ..Add::default() });
+    queue.add_all(
+        [third.clone(), third],
+        Add {
+            rate_limited: true,
+            ..Add::default()
+        },
+    );
     assert!(weak.upgrade().is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_failed_is_freed_when_it_succeeds_or_ends_for_good() {
+async fn a_failed_key_is_freed_after_success_or_a_terminal_outcome() {
     let queue = WorkQueue::default();
     let (key, weak) = tracked(1);
     queue.add(key);
@@ -127,7 +139,7 @@ async fn a_key_remembered_for_its_attempts_is_freed_by_forget() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_key_is_freed_whatever_it_waited_for() {
+async fn a_cancelled_key_is_freed_in_every_state() {
     let queue = WorkQueue::default();
     let (ready, ready_weak) = tracked(1);
     let (delayed, delayed_weak) = tracked(2);
@@ -194,7 +206,10 @@ fn close_after_ready_frees_what_it_does_not_hand_out() {
     queue.add_after(key(3), secs(1));
     queue.add(key(4));
     queue.close_after_ready();
-    assert_eq!(weaks.iter().map(Weak::strong_count).collect::<Vec<_>>(), [0, 0, 0, 1]);
+    assert_eq!(
+        weaks.iter().map(Weak::strong_count).collect::<Vec<_>>(),
+        [0, 0, 0, 1]
+    );
     take(&queue).finish(Outcome::requeue());
     assert_freed(&queue, &weaks[3]);
 }
@@ -233,7 +248,7 @@ fn dropping_the_last_handle_frees_the_queue_with_all_its_keys() {
 }
 
 #[test]
-fn a_sleeping_getter_that_was_dropped_does_not_keep_its_waker() {
+fn a_dropped_getter_frees_its_waker() {
     struct Held(#[expect(dead_code, reason = "only its being alive matters")] Arc<()>);
     impl std::task::Wake for Held {
         fn wake(self: Arc<Self>) {}
@@ -242,7 +257,11 @@ fn a_sleeping_getter_that_was_dropped_does_not_keep_its_waker() {
     let held = Arc::new(());
     let waker = std::task::Waker::from(Arc::new(Held(held.clone())));
     let mut get = Box::pin(queue.get());
-    assert!(get.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+    assert!(
+        get.as_mut()
+            .poll(&mut std::task::Context::from_waker(&waker))
+            .is_pending()
+    );
     drop(waker);
     assert_eq!(Arc::strong_count(&held), 2);
     drop(get);

@@ -1,14 +1,16 @@
-//! The queue's numbers, by a probe and a clock that stands still.
+//! Tests of the queue's statistics, with a probe and a paused clock.
 
 use crate::support::{at, ms, rate_limited, run, secs, strict, take};
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
-use steersman::workqueue::{Add, Band, Histogram, Metrics, Outcome, Probe, QueueOptions, Stats, WorkQueue};
+use steersman::workqueue::{
+    Add, Band, Histogram, Metrics, Outcome, Probe, QueueOptions, Stats, WorkQueue,
+};
 use tokio::time::advance;
 
-/// Keeps the probes of the queues it is given to.
+/// Metrics that keep the probes of their queues.
 #[derive(Default)]
 struct Kept(Mutex<Vec<Probe>>);
 
@@ -26,7 +28,12 @@ fn probed() -> (WorkQueue<&'static str>, Probe) {
         metrics: Some(kept.clone()),
         ..QueueOptions::default()
     });
-    let probe = kept.0.lock().expect("no panic").pop().expect("a queue with a name is watched");
+    let probe = kept
+        .0
+        .lock()
+        .expect("no panic")
+        .pop()
+        .expect("a queue with a name is watched");
     assert_eq!(probe.name(), "site");
     (queue, probe)
 }
@@ -42,10 +49,13 @@ const fn us(n: u64) -> Duration {
 #[track_caller]
 fn assert_seconds(histogram: &Histogram, count: u64, total: Duration) {
     assert_eq!(histogram.count(), count);
-    assert!((histogram.seconds() - total.as_secs_f64()).abs() < 1e-9, "{} s", histogram.seconds());
+    assert!(
+        (histogram.seconds() - total.as_secs_f64()).abs() < 1e-9,
+        "{} s",
+        histogram.seconds()
+    );
 }
 
-// Catalogue 37
 #[tokio::test(start_paused = true)]
 async fn adds_depth_wait_and_work_are_measured() {
     let (queue, probe) = probed();
@@ -60,7 +70,7 @@ async fn adds_depth_wait_and_work_are_measured() {
     assert_seconds(&seen.waited, 1, us(50));
     assert_eq!(seen.waited.counts()[4], 1, "above 10 µs, up to 100 µs");
 
-    // While it runs: counted once.
+    // Adds during a run count once.
     for _ in 0..5 {
         queue.add("a");
     }
@@ -73,7 +83,7 @@ async fn adds_depth_wait_and_work_are_measured() {
     assert_eq!((seen.adds, seen.depth(), seen.running), (2, 1, 0));
     assert_seconds(&seen.worked, 1, us(25));
 
-    // The wait counts from the first add since the last get, the run in between included.
+    // The wait is measured from the first add since the last get and includes the run in between.
     advance(us(10)).await;
     take(&queue).finish(Outcome::done());
     let seen = stats(&probe);
@@ -82,7 +92,6 @@ async fn adds_depth_wait_and_work_are_measured() {
     assert_eq!((seen.adds, seen.depth()), (2, 0));
 }
 
-// Catalogue 37
 #[tokio::test(start_paused = true)]
 async fn unfinished_work_is_the_sum_and_the_longest_run_the_maximum_of_all_ages() {
     let (queue, probe) = probed();
@@ -93,19 +102,25 @@ async fn unfinished_work_is_the_sum_and_the_longest_run_the_maximum_of_all_ages(
     let b = take(&queue);
     advance(ms(12)).await;
     let seen = stats(&probe);
-    assert_eq!((seen.unfinished, seen.longest_running), (ms(42 + 12), ms(42)));
+    assert_eq!(
+        (seen.unfinished, seen.longest_running),
+        (ms(42 + 12), ms(42))
+    );
     a.finish(Outcome::done());
     let seen = stats(&probe);
     assert_eq!((seen.unfinished, seen.longest_running), (ms(12), ms(12)));
     drop(b);
     let seen = stats(&probe);
-    assert_eq!((seen.unfinished, seen.longest_running), (Duration::ZERO, Duration::ZERO));
+    assert_eq!(
+        (seen.unfinished, seen.longest_running),
+        (Duration::ZERO, Duration::ZERO)
+    );
     assert_seconds(&seen.worked, 2, ms(42 + 12));
 }
 
-// Catalogue 37: also with a getter that the next key is handed to at once
+// Also with a getter that receives the next key directly.
 #[tokio::test(start_paused = true)]
-async fn the_fused_ways_of_ending_a_run_measure_the_same() {
+async fn finish_and_get_measures_the_same_as_finish() {
     let (queue, probe) = probed();
     queue.add("a");
     queue.add("b");
@@ -122,7 +137,6 @@ async fn the_fused_ways_of_ending_a_run_measure_the_same() {
     assert_seconds(&seen.worked, 3, ms(1 + 2 + 3));
 }
 
-// Catalogue 37
 #[tokio::test(start_paused = true)]
 async fn retries_count_adds_with_a_delay_and_only_those() {
     let (queue, probe) = probed();
@@ -132,7 +146,13 @@ async fn retries_count_adds_with_a_delay_and_only_those() {
     queue.add_after("a", ms(1));
     assert_eq!(stats(&probe).retries, 1, "also if it changes nothing");
     queue.add_rate_limited("b");
-    queue.add_with("c", Add { after: Some(ms(3)), ..rate_limited() });
+    queue.add_with(
+        "c",
+        Add {
+            after: Some(ms(3)),
+            ..rate_limited()
+        },
+    );
     assert_eq!(stats(&probe).retries, 3);
     take(&queue).finish(Outcome::requeue());
     assert_eq!(stats(&probe).retries, 4);
@@ -140,14 +160,23 @@ async fn retries_count_adds_with_a_delay_and_only_those() {
     take(&queue).finish(Outcome::requeue_after(ms(1)));
     assert_eq!(stats(&probe).retries, 5);
     advance(ms(10)).await;
-    assert_eq!(stats(&probe).adds, 2 + 3, "each delay ended as a key that became ready");
+    assert_eq!(
+        stats(&probe).adds,
+        2 + 3,
+        "each delay ended as a key that became ready"
+    );
 }
 
-// Catalogue 29
 #[tokio::test(start_paused = true)]
 async fn depth_is_right_when_a_delayed_key_is_added_again_ready() {
     let (queue, probe) = probed();
-    queue.add_with("a", Add { after: Some(secs(60)), ..at(0) });
+    queue.add_with(
+        "a",
+        Add {
+            after: Some(secs(60)),
+            ..at(0)
+        },
+    );
     assert_eq!((stats(&probe).depth(), stats(&probe).adds), (0, 0));
     queue.add("a");
     assert_eq!((stats(&probe).depth(), stats(&probe).adds), (1, 1));
@@ -159,12 +188,23 @@ fn depths(probe: &Probe) -> [usize; 3] {
     Band::ALL.map(|band| stats(probe).band(band).depth)
 }
 
-// Catalogue 29
 #[tokio::test(start_paused = true)]
 async fn depth_is_right_when_a_delayed_key_is_added_again_at_a_higher_priority() {
     let (queue, probe) = probed();
-    queue.add_with("a", Add { after: Some(secs(60)), ..at(-100) });
-    queue.add_with("a", Add { after: Some(secs(60)), ..at(100) });
+    queue.add_with(
+        "a",
+        Add {
+            after: Some(secs(60)),
+            ..at(-100)
+        },
+    );
+    queue.add_with(
+        "a",
+        Add {
+            after: Some(secs(60)),
+            ..at(100)
+        },
+    );
     assert_eq!(depths(&probe), [0, 0, 0]);
     queue.add_with("a", at(0));
     assert_eq!(depths(&probe), [0, 0, 1]);
@@ -172,20 +212,34 @@ async fn depth_is_right_when_a_delayed_key_is_added_again_at_a_higher_priority()
     assert_eq!(depths(&probe), [0, 0, 0]);
 }
 
-// Catalogue 29
 #[tokio::test(start_paused = true)]
 async fn depth_is_right_after_a_delay_has_passed() {
     let (queue, probe) = probed();
-    queue.add_with("a", Add { after: Some(secs(60)), ..at(-100) });
-    queue.add_with("b", Add { after: Some(secs(60)), ..at(100) });
+    queue.add_with(
+        "a",
+        Add {
+            after: Some(secs(60)),
+            ..at(-100)
+        },
+    );
+    queue.add_with(
+        "b",
+        Add {
+            after: Some(secs(60)),
+            ..at(100)
+        },
+    );
     advance(secs(60)).await;
-    assert_eq!(depths(&probe), [1, 0, 1], "reading is enough to find what is due");
+    assert_eq!(
+        depths(&probe),
+        [1, 0, 1],
+        "reading is enough to find what is due"
+    );
     assert_eq!((stats(&probe).adds, stats(&probe).delayed), (2, 0));
     queue.add_with("a", at(0));
     assert_eq!(depths(&probe), [0, 1, 1]);
 }
 
-// Catalogue 29
 #[test]
 fn depth_moves_with_a_ready_key_that_is_raised() {
     let (queue, probe) = probed();
@@ -216,10 +270,17 @@ async fn the_oldest_ready_key_of_each_band_is_known() {
     advance(ms(5)).await;
     queue.add_with("later", at(3));
     let seen = queue.stats();
-    assert_eq!(Band::ALL.map(|band| seen.band(band).oldest), [ms(15), ms(5), ms(0)]);
+    assert_eq!(
+        Band::ALL.map(|band| seen.band(band).oldest),
+        [ms(15), ms(5), ms(0)]
+    );
     take(&queue).finish(Outcome::done());
     take(&queue).finish(Outcome::done());
-    assert_eq!(queue.stats().band(Band::Normal).oldest, ms(5), "that of the priority 0");
+    assert_eq!(
+        queue.stats().band(Band::Normal).oldest,
+        ms(5),
+        "that of the priority 0"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -230,13 +291,17 @@ async fn the_age_of_a_band_is_that_of_the_key_next_in_line_and_raising_does_not_
     queue.add_with("young", at(100));
     queue.add_with("old", at(100));
     advance(ms(1)).await;
-    assert_eq!(queue.stats().band(Band::High).oldest, ms(1), "the raised key is behind");
+    assert_eq!(
+        queue.stats().band(Band::High).oldest,
+        ms(1),
+        "the raised key is behind"
+    );
     take(&queue).finish(Outcome::done());
     assert_eq!(queue.stats().band(Band::High).oldest, ms(11));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_added_while_it_ran_has_waited_since_then() {
+async fn a_key_added_while_it_ran_has_waited_since_the_add() {
     let queue = strict();
     queue.add("old");
     let item = take(&queue);
@@ -244,7 +309,11 @@ async fn a_key_added_while_it_ran_has_waited_since_then() {
     advance(ms(10)).await;
     item.finish(Outcome::done());
     advance(ms(1)).await;
-    assert_eq!(queue.stats().band(Band::Normal).oldest, ms(11), "it has been ready since it was added");
+    assert_eq!(
+        queue.stats().band(Band::Normal).oldest,
+        ms(11),
+        "it has been ready since it was added"
+    );
 }
 
 #[test]
@@ -258,7 +327,7 @@ fn a_probe_does_not_keep_its_queue_alive() {
 }
 
 #[test]
-fn an_item_keeps_the_queue_it_comes_from_on_the_page() {
+fn an_item_keeps_the_metrics_of_its_queue() {
     let (queue, probe) = probed();
     queue.add("a");
     let item = take(&queue);
@@ -269,25 +338,39 @@ fn an_item_keeps_the_queue_it_comes_from_on_the_page() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_without_name_or_metrics_is_not_watched_and_does_not_measure() {
+async fn a_queue_without_name_or_metrics_does_not_measure() {
     let kept = Arc::new(Kept::default());
-    let nameless = WorkQueue::new(QueueOptions { metrics: Some(kept.clone()), ..QueueOptions::default() });
+    let nameless = WorkQueue::new(QueueOptions {
+        metrics: Some(kept.clone()),
+        ..QueueOptions::default()
+    });
     assert!(kept.0.lock().expect("no panic").is_empty());
-    let bare = WorkQueue::new(QueueOptions { name: "bare".into(), ..QueueOptions::default() });
+    let bare = WorkQueue::new(QueueOptions {
+        name: "bare".into(),
+        ..QueueOptions::default()
+    });
     for queue in [nameless, bare] {
         queue.add("a");
         advance(ms(5)).await;
         run(&queue, &"a");
         let seen = queue.stats();
-        assert_eq!((seen.waited.count(), seen.worked.count(), seen.adds), (0, 0, 1), "only what costs nothing");
+        assert_eq!(
+            (seen.waited.count(), seen.worked.count(), seen.adds),
+            (0, 0, 1),
+            "only what costs nothing"
+        );
     }
 }
 
 #[test]
-fn metrics_do_nothing_unless_told() {
+fn the_default_metrics_do_nothing() {
     struct Nothing;
     impl Metrics for Nothing {}
-    let options = QueueOptions { name: "quiet".into(), metrics: Some(Arc::new(Nothing)), ..QueueOptions::default() };
+    let options = QueueOptions {
+        name: "quiet".into(),
+        metrics: Some(Arc::new(Nothing)),
+        ..QueueOptions::default()
+    };
     let queue = WorkQueue::new(options);
     queue.add("a");
     run(&queue, &"a");
@@ -304,10 +387,16 @@ fn gauges_fall_to_zero_and_counters_stay_when_a_queue_is_closed() {
     queue.add("a");
     queue.close();
     let seen = stats(&probe);
-    assert_eq!((depths(&probe), seen.delayed, seen.parked), ([0, 0, 0], 0, 0));
+    assert_eq!(
+        (depths(&probe), seen.delayed, seen.parked),
+        ([0, 0, 0], 0, 0)
+    );
     assert_eq!((seen.adds, seen.retries, seen.running), (3, 1, 1));
     drop(item);
-    assert_eq!((stats(&probe).running, stats(&probe).worked.count()), (0, 1));
+    assert_eq!(
+        (stats(&probe).running, stats(&probe).worked.count()),
+        (0, 1)
+    );
 }
 
 #[test]
@@ -315,6 +404,12 @@ fn stats_can_be_serialised() {
     let queue = strict();
     queue.add("a");
     let json = serde_json::to_value(queue.stats()).expect("serialisable");
-    assert_eq!((&json["adds"], &json["bands"][1]["depth"], &json["rejected"]), (&1.into(), &1.into(), &0.into()));
-    assert!(json["unfinished"].is_f64() && json["waited"]["counts"].is_array(), "{json}");
+    assert_eq!(
+        (&json["adds"], &json["bands"][1]["depth"], &json["rejected"]),
+        (&1.into(), &1.into(), &0.into())
+    );
+    assert!(
+        json["unfinished"].is_f64() && json["waited"]["counts"].is_array(),
+        "{json}"
+    );
 }

@@ -1,20 +1,27 @@
-//! The order of handing out with `share: 0`: highest priority first, then in the order of becoming ready.
+//! Order with `share = 0`: highest priority first, then first ready, first out.
 
 use crate::support::{NANOSECOND, Random, at, ms, nearly, run, run_all, secs, strict, take};
 use std::time::Duration;
 use steersman::workqueue::{Add, Outcome, Priority, WorkQueue};
 use tokio::time::advance;
 
-// Catalogue 21
 #[tokio::test(start_paused = true)]
 async fn higher_priorities_go_first_and_each_is_first_come_first_served() {
     const EACH: u32 = 1000;
     for delay in [None, Some(ms(0)), Some(secs(1))] {
         let queue = strict();
-        let mut keys: Vec<(i32, u32)> = (0..5).flat_map(|level| (0..EACH).map(move |n| (level, n))).collect();
+        let mut keys: Vec<(i32, u32)> = (0..5)
+            .flat_map(|level| (0..EACH).map(move |n| (level, n)))
+            .collect();
         Random::new(21).shuffle(&mut keys);
         for &(level, n) in &keys {
-            queue.add_with((level, n), Add { after: delay, ..at(level * 50 - 100) });
+            queue.add_with(
+                (level, n),
+                Add {
+                    after: delay,
+                    ..at(level * 50 - 100)
+                },
+            );
         }
         if delay == Some(secs(1)) {
             assert_eq!(queue.len(), 0);
@@ -27,7 +34,6 @@ async fn higher_priorities_go_first_and_each_is_first_come_first_served() {
     }
 }
 
-// Catalogue 21
 #[tokio::test(start_paused = true)]
 async fn inside_a_priority_keys_with_delays_come_after_those_that_were_ready_before() {
     const DELAYS: [Option<u64>; 4] = [None, Some(0), Some(500), Some(1000)];
@@ -37,7 +43,13 @@ async fn inside_a_priority_keys_with_delays_come_after_those_that_were_ready_bef
         .map(|n| {
             let after = DELAYS[random.below(4) as usize];
             let level = random.below(5) as i32;
-            queue.add_with((level, after.unwrap_or(0), n), Add { after: after.map(ms), ..at(level) });
+            queue.add_with(
+                (level, after.unwrap_or(0), n),
+                Add {
+                    after: after.map(ms),
+                    ..at(level)
+                },
+            );
             (level, after.unwrap_or(0), n)
         })
         .collect();
@@ -47,11 +59,16 @@ async fn inside_a_priority_keys_with_delays_come_after_those_that_were_ready_bef
     assert_eq!(run_all(&queue), expected);
 }
 
-// Catalogue 26
 #[tokio::test(start_paused = true)]
 async fn a_delayed_key_of_high_priority_that_came_due_beats_a_ready_one_of_low_priority() {
     let queue = strict();
-    queue.add_with("high", Add { after: Some(ms(60)), ..at(1) });
+    queue.add_with(
+        "high",
+        Add {
+            after: Some(ms(60)),
+            ..at(1)
+        },
+    );
     queue.add("low 1");
     queue.add("low 2");
     run(&queue, &"low 1");
@@ -72,7 +89,7 @@ async fn delayed_keys_come_in_the_order_of_becoming_ready_not_of_being_added() {
     assert_eq!(run_all(&queue), ["a", "b", "now", "c", "d"]);
 }
 
-/// Nobody has looked at the queue between the two, so nobody has found that "due" is ready.
+/// No call inspects the queue between the two, so "due" is not yet marked as ready.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_came_due_goes_before_one_added_after_that() {
     let queue = strict();
@@ -103,18 +120,22 @@ async fn a_key_that_came_due_goes_before_one_whose_run_ended_after_that() {
             queue.add("again");
         }
         advance(ms(20)).await;
-        item.finish(if added_again { Outcome::done() } else { Outcome::requeue_after(ms(0)) });
+        item.finish(if added_again {
+            Outcome::done()
+        } else {
+            Outcome::requeue_after(ms(0))
+        });
         assert_eq!(run_all(&queue), ["due", "again"]);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_due_at_the_same_moment_come_in_the_order_of_adding() {
+async fn keys_due_at_the_same_time_are_returned_in_the_order_of_adding() {
     let queue = strict();
     for key in 0..100 {
         queue.add_after(key, ms(100));
         if key % 10 == 0 {
-            // Time passes, the moment is the same.
+            // Keys of another time in between.
             queue.add_after(1000 + key, ms(3));
         }
     }
@@ -127,11 +148,17 @@ async fn keys_due_at_the_same_moment_come_in_the_order_of_adding() {
     assert_eq!(run_all(&queue), (0..200).collect::<Vec<_>>());
 }
 
-/// Also those that lie in one tick of the timer, and those that pass while nobody looks.
+/// Includes delays within one tick of the timer, and delays that elapse without a call to the
+/// queue.
 #[tokio::test(start_paused = true)]
 async fn delays_that_pass_together_come_due_in_the_order_of_their_times() {
     let mut random = Random::new(13);
-    for (range, passes) in [(1_000, ms(1)), (1_000_000, ms(1)), (60_000_000, ms(60)), (100_000_000_000, secs(200))] {
+    for (range, passes) in [
+        (1_000, ms(1)),
+        (1_000_000, ms(1)),
+        (60_000_000, ms(60)),
+        (100_000_000_000, secs(200)),
+    ] {
         let queue = strict();
         let mut keys: Vec<u64> = (0..300).map(|_| 1 + random.below(range)).collect();
         for nanos in &keys {
@@ -149,7 +176,9 @@ async fn delays_of_every_length_come_due_in_order() {
     let queue = strict();
     let mut random = Random::new(3);
     // From a microsecond to some years.
-    let mut delays: Vec<u64> = (0..2000).map(|_| random.next() >> (18 + random.below(36))).collect();
+    let mut delays: Vec<u64> = (0..2000)
+        .map(|_| random.next() >> (18 + random.below(36)))
+        .collect();
     delays.sort_unstable();
     delays.dedup();
     delays.retain(|nanos| *nanos > 0);
@@ -180,7 +209,7 @@ fn a_key_added_again_while_it_runs_is_behind_those_that_were_ready_when_its_run_
 }
 
 #[test]
-fn every_number_is_a_priority_of_its_own() {
+fn every_number_is_a_distinct_priority() {
     let queue = strict();
     let priorities = [i32::MIN, -101, -100, -1, 0, 1, 2, 99, 100, 101, i32::MAX];
     for priority in priorities {
@@ -190,7 +219,7 @@ fn every_number_is_a_priority_of_its_own() {
     assert_eq!(run_all(&queue), expected);
 }
 
-/// More different priorities than a queue keeps at hand, over and over.
+/// More distinct priorities than a queue caches, repeatedly.
 #[test]
 fn a_thousand_priorities_keep_their_order() {
     let queue = strict();
@@ -227,8 +256,20 @@ fn a_higher_priority_added_between_two_gets_is_next() {
 #[test]
 fn normal_lies_between_low_and_high() {
     let queue: WorkQueue<&str> = strict();
-    queue.add_with("low", Add { priority: Some(Priority::LOW), ..Add::default() });
+    queue.add_with(
+        "low",
+        Add {
+            priority: Some(Priority::LOW),
+            ..Add::default()
+        },
+    );
     queue.add("normal");
-    queue.add_with("high", Add { priority: Some(Priority::HIGH), ..Add::default() });
+    queue.add_with(
+        "high",
+        Add {
+            priority: Some(Priority::HIGH),
+            ..Add::default()
+        },
+    );
     assert_eq!(run_all(&queue), ["high", "normal", "low"]);
 }

@@ -1,13 +1,14 @@
-//! Parked keys: waiting for an event instead of a time.
+//! Tests of parked keys, which wait for an event instead of a time.
 
 use crate::support::{
-    ByHand, assert_elapsed, at, because, ms, rate_limited, reasons, replace, run, secs, soon, strict, take,
+    ByHand, assert_elapsed, at, because, ms, rate_limited, reasons, replace, run, secs, soon,
+    strict, take,
 };
 use std::time::Duration;
 use steersman::workqueue::{Add, EntryState, Outcome, Priority, WorkQueue};
 use tokio::time::{Instant, advance};
 
-/// A queue with one key, parked.
+/// Creates a queue with one parked key.
 fn parked() -> WorkQueue<&'static str> {
     let queue = strict();
     queue.add("a");
@@ -18,7 +19,10 @@ fn parked() -> WorkQueue<&'static str> {
 #[track_caller]
 fn assert_parked(queue: &WorkQueue<&'static str>) {
     let stats = queue.stats();
-    assert_eq!((stats.depth(), stats.delayed, stats.parked, stats.running), (0, 0, 1, 0));
+    assert_eq!(
+        (stats.depth(), stats.delayed, stats.parked, stats.running),
+        (0, 0, 1, 0)
+    );
     assert!(queue.try_get().is_none());
 }
 
@@ -46,7 +50,10 @@ async fn adds_of_every_kind_to_a_parked_key_are_merged_and_do_not_unpark_it() {
     assert_parked(&queue);
     queue.unpark(&"a");
     let item = take(&queue);
-    assert_eq!((item.priority(), reasons(&item)), (Priority(9), vec!["event".to_owned()]));
+    assert_eq!(
+        (item.priority(), reasons(&item)),
+        (Priority(9), vec!["event".to_owned()])
+    );
     item.finish(Outcome::done());
     advance(secs(1)).await;
     assert!(queue.try_get().is_none(), "one run for all of them");
@@ -65,16 +72,25 @@ async fn a_rate_limited_add_to_a_parked_key_counts_an_attempt_and_does_not_unpar
 #[test]
 fn a_parked_key_keeps_priority_reasons_and_attempts_of_the_run_that_parked_it() {
     let queue = strict();
-    queue.add_with("a", Add { reason: Some("one".into()), ..at(5) });
+    queue.add_with(
+        "a",
+        Add {
+            reason: Some("one".into()),
+            ..at(5)
+        },
+    );
     take(&queue).park();
     queue.add_with("a", because("two"));
     queue.unpark(&"a");
     let item = take(&queue);
-    assert_eq!((item.priority(), reasons(&item)), (Priority(5), vec!["one".to_owned(), "two".to_owned()]));
+    assert_eq!(
+        (item.priority(), reasons(&item)),
+        (Priority(5), vec!["one".to_owned(), "two".to_owned()])
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn parking_is_no_success_and_keeps_failed_attempts() {
+async fn parking_keeps_failed_attempts() {
     let queue = strict();
     queue.add("a");
     take(&queue).finish(Outcome::requeue());
@@ -87,37 +103,65 @@ async fn parking_is_no_success_and_keeps_failed_attempts() {
 
 #[tokio::test(start_paused = true)]
 async fn adds_that_came_while_the_key_ran_are_merged_into_its_parking() {
-    for add in [at(3), Add { after: Some(ms(5)), ..at(3) }] {
+    for add in [
+        at(3),
+        Add {
+            after: Some(ms(5)),
+            ..at(3)
+        },
+    ] {
         let queue = strict();
         queue.add_with("a", because("one"));
         let item = take(&queue);
-        queue.add_with("a", Add { reason: Some("two".into()), ..add });
+        queue.add_with(
+            "a",
+            Add {
+                reason: Some("two".into()),
+                ..add
+            },
+        );
         item.park();
         advance(secs(1)).await;
         assert_parked(&queue);
         queue.unpark(&"a");
         let item = take(&queue);
-        assert_eq!((item.priority(), reasons(&item)), (Priority(3), vec!["one".to_owned(), "two".to_owned()]));
+        assert_eq!(
+            (item.priority(), reasons(&item)),
+            (Priority(3), vec!["one".to_owned(), "two".to_owned()])
+        );
     }
 }
 
 #[test]
 fn an_unpark_that_comes_before_the_park_is_not_lost() {
     let queue = strict();
-    queue.add_with("a", Add { reason: Some("one".into()), ..at(5) });
+    queue.add_with(
+        "a",
+        Add {
+            reason: Some("one".into()),
+            ..at(5)
+        },
+    );
     let item = take(&queue);
     queue.unpark(&"a");
     assert_eq!(queue.len(), 0, "it does not queue the key by itself");
     item.park();
-    assert_eq!((queue.len(), queue.stats().parked), (1, 0), "parking did not last");
+    assert_eq!(
+        (queue.len(), queue.stats().parked),
+        (1, 0),
+        "parking did not last"
+    );
     let item = take(&queue);
-    assert_eq!((item.priority(), reasons(&item)), (Priority(5), vec!["one".to_owned()]));
+    assert_eq!(
+        (item.priority(), reasons(&item)),
+        (Priority(5), vec!["one".to_owned()])
+    );
     item.park();
     assert_eq!(queue.stats().parked, 1, "the unpark was used up");
 }
 
 #[test]
-fn an_unpark_during_a_run_that_does_not_park_is_gone_with_that_run() {
+fn an_unpark_during_a_run_that_does_not_park_has_no_effect() {
     let queue = strict();
     queue.add("a");
     let item = take(&queue);
@@ -138,7 +182,7 @@ fn an_unpark_during_a_run_that_does_not_park_is_gone_with_that_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unpark_does_nothing_to_keys_that_are_not_parked_and_says_so() {
+async fn unpark_ignores_keys_that_are_not_parked_and_returns_false() {
     let queue = strict();
     assert!(!queue.unpark(&"unknown"));
     assert!(queue.snapshot().is_empty());
@@ -148,19 +192,32 @@ async fn unpark_does_nothing_to_keys_that_are_not_parked_and_says_so() {
     assert!(!queue.unpark(&"delayed"));
     assert_eq!((queue.len(), queue.stats().delayed), (1, 1));
     take(&queue).park();
-    assert_eq!(queue.stats().parked, 1, "an unpark before the run does not count");
+    assert_eq!(
+        queue.stats().parked,
+        1,
+        "an unpark before the run does not count"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_bound_ends_the_parking() {
     let queue = strict();
-    queue.add_with("a", Add { reason: Some("one".into()), ..at(5) });
+    queue.add_with(
+        "a",
+        Add {
+            reason: Some("one".into()),
+            ..at(5)
+        },
+    );
     take(&queue).park_for(ms(50));
     advance(ms(49)).await;
     assert_parked(&queue);
     advance(ms(3)).await;
     let item = take(&queue);
-    assert_eq!((item.priority(), item.waited(), reasons(&item)), (Priority(5), ms(2), vec!["one".to_owned()]));
+    assert_eq!(
+        (item.priority(), item.waited(), reasons(&item)),
+        (Priority(5), ms(2), vec!["one".to_owned()])
+    );
     assert_eq!(queue.stats().parked, 0);
 }
 
@@ -191,7 +248,7 @@ async fn neither_adds_nor_replaced_timers_move_the_bound() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bound_of_zero_parks_for_no_time_and_a_huge_one_for_ever() {
+async fn a_bound_of_zero_does_not_park_and_a_huge_one_parks_forever() {
     let queue = strict();
     queue.add("a");
     take(&queue).park_for(Duration::ZERO);
@@ -276,9 +333,9 @@ async fn unparking_and_a_bound_that_passes_wake_a_getter() {
     assert_elapsed(start, ms(50));
 }
 
-/// The getter sleeps for the later time already when the bound is set.
+/// The getter already sleeps until the later time when the bound is set.
 #[tokio::test(start_paused = true)]
-async fn a_sleeping_getter_learns_of_a_bound_nearer_than_its_alarm() {
+async fn an_earlier_bound_moves_the_timer_of_a_sleeping_getter() {
     let queue = strict();
     queue.add_after("later", secs(100));
     queue.add("a");
@@ -295,17 +352,25 @@ async fn a_sleeping_getter_learns_of_a_bound_nearer_than_its_alarm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_snapshot_shows_what_is_parked_and_how_long_at_most() {
+async fn the_snapshot_shows_parked_keys_and_their_bounds() {
     let queue = parked();
-    assert_eq!(queue.snapshot()[0].state, EntryState::Parked { ready_in: None });
+    assert_eq!(
+        queue.snapshot()[0].state,
+        EntryState::Parked { ready_in: None }
+    );
     queue.unpark(&"a");
     take(&queue).park_for(ms(2500));
     advance(ms(500)).await;
-    assert_eq!(queue.snapshot()[0].state, EntryState::Parked { ready_in: Some(secs(2)) });
+    assert_eq!(
+        queue.snapshot()[0].state,
+        EntryState::Parked {
+            ready_in: Some(secs(2))
+        }
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn unpark_says_whether_there_was_something_to_unpark() {
+async fn unpark_returns_whether_the_key_was_parked() {
     let queue = parked();
     assert!(queue.unpark(&"a"));
     assert!(!queue.unpark(&"a"), "it is ready by now");

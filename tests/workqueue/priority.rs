@@ -1,10 +1,9 @@
-//! What happens to the priority of a key that is added again, with `share: 0`.
+//! Tests of the priority of a key that is added again, with `share: 0`.
 
 use crate::support::{at, ms, run, run_all, strict, take};
 use steersman::workqueue::{Add, Band, Outcome, Priority};
 use tokio::time::advance;
 
-// Catalogue 22
 #[test]
 fn the_highest_priority_wins() {
     for priorities in [[1, 2, 3], [3, 2, 1], [2, 3, 1], [3, 1, 2]] {
@@ -18,7 +17,6 @@ fn the_highest_priority_wins() {
     }
 }
 
-// Catalogue 22
 #[test]
 fn a_lower_priority_does_not_lower_a_queued_key() {
     let queue = strict();
@@ -30,14 +28,37 @@ fn a_lower_priority_does_not_lower_a_queued_key() {
     assert_eq!((*item, item.priority()), ("a", Priority(2)));
 }
 
-// Catalogue 22
 #[tokio::test(start_paused = true)]
 async fn the_highest_priority_wins_over_a_delayed_key_whichever_time_wins() {
     let queue = strict();
-    queue.add_with("a", Add { after: Some(ms(10)), ..at(1) });
-    queue.add_with("a", Add { after: Some(ms(20)), ..at(3) });
-    queue.add_with("a", Add { after: Some(ms(5)), ..at(2) });
-    queue.add_with("b", Add { after: Some(ms(5)), ..at(1) });
+    queue.add_with(
+        "a",
+        Add {
+            after: Some(ms(10)),
+            ..at(1)
+        },
+    );
+    queue.add_with(
+        "a",
+        Add {
+            after: Some(ms(20)),
+            ..at(3)
+        },
+    );
+    queue.add_with(
+        "a",
+        Add {
+            after: Some(ms(5)),
+            ..at(2)
+        },
+    );
+    queue.add_with(
+        "b",
+        Add {
+            after: Some(ms(5)),
+            ..at(1)
+        },
+    );
     queue.add_with("b", at(0));
     let b = take(&queue);
     assert_eq!((*b, b.priority()), ("b", Priority(1)));
@@ -46,7 +67,7 @@ async fn the_highest_priority_wins_over_a_delayed_key_whichever_time_wins() {
     assert_eq!((*a, a.priority()), ("a", Priority(3)));
 }
 
-/// Upstream too: no priority is the priority 0.
+/// An add without a priority has priority 0, as in controller-runtime.
 #[test]
 fn an_add_without_priority_raises_a_low_key_to_normal() {
     let queue = strict();
@@ -55,7 +76,6 @@ fn an_add_without_priority_raises_a_low_key_to_normal() {
     assert_eq!(take(&queue).priority(), Priority::NORMAL);
 }
 
-// Catalogue 23
 #[test]
 fn a_raised_key_goes_to_the_back_of_its_new_priority() {
     let queue = strict();
@@ -67,7 +87,6 @@ fn a_raised_key_goes_to_the_back_of_its_new_priority() {
     assert_eq!(run_all(&queue), ["a", "b", "raised", "c"]);
 }
 
-// Catalogue 23
 #[test]
 fn a_key_added_again_at_its_own_priority_keeps_its_place() {
     let queue = strict();
@@ -78,7 +97,6 @@ fn a_key_added_again_at_its_own_priority_keeps_its_place() {
     assert_eq!(run_all(&queue), ["a", "b"]);
 }
 
-// Catalogue 24
 #[test]
 fn a_raised_key_overtakes_lower_ones() {
     let queue = strict();
@@ -87,7 +105,6 @@ fn a_raised_key_overtakes_lower_ones() {
     assert_eq!(run_all(&queue), ["c", "a", "b"]);
 }
 
-// Catalogue 24
 #[test]
 fn a_key_can_be_raised_again_and_again() {
     let queue = strict();
@@ -101,9 +118,8 @@ fn a_key_can_be_raised_again_and_again() {
     assert_eq!(run_all(&queue), (0..50).rev().collect::<Vec<_>>());
 }
 
-// Catalogue 25
 #[test]
-fn a_key_in_work_is_skipped_and_the_next_one_handed_out() {
+fn a_processing_key_is_skipped() {
     let queue = strict();
     queue.add_with("high", at(1));
     queue.add("low");
@@ -114,7 +130,6 @@ fn a_key_in_work_is_skipped_and_the_next_one_handed_out() {
     assert!(queue.try_get().is_none());
 }
 
-// Catalogue 25
 #[test]
 fn a_key_added_again_is_available_right_after_its_run() {
     let queue = strict();
@@ -135,7 +150,9 @@ fn a_key_added_while_it_runs_has_the_highest_priority_of_those_adds_not_that_of_
     queue.add_with("a", at(3));
     queue.add_with("a", at(2));
     assert_eq!(item.priority(), Priority(9));
-    let item = item.finish_and_try_get(Outcome::done()).expect("added again");
+    let item = item
+        .finish_and_try_get(Outcome::done())
+        .expect("added again");
     assert_eq!(item.priority(), Priority(3));
 }
 
@@ -145,7 +162,9 @@ async fn a_requeue_merges_with_the_adds_that_came_while_the_key_ran() {
     queue.add_with("a", at(5));
     let item = take(&queue);
     queue.add_with("a", at(1));
-    let item = item.finish_and_try_get(Outcome::requeue_after(ms(60))).expect("the earlier time wins");
+    let item = item
+        .finish_and_try_get(Outcome::requeue_after(ms(60)))
+        .expect("the earlier time wins");
     assert_eq!(item.priority(), Priority(5), "and the higher priority");
     item.finish(Outcome::done());
     advance(ms(60)).await;
@@ -170,7 +189,13 @@ fn a_key_raised_while_it_runs_takes_its_place_when_the_run_ends() {
 async fn a_delayed_key_that_was_raised_comes_due_at_its_new_priority() {
     let queue = strict();
     queue.add_after("a", ms(10));
-    queue.add_with("a", Add { after: Some(ms(50)), ..at(2) });
+    queue.add_with(
+        "a",
+        Add {
+            after: Some(ms(50)),
+            ..at(2)
+        },
+    );
     queue.add_with("b", at(1));
     advance(ms(10)).await;
     let a = take(&queue);
@@ -178,7 +203,7 @@ async fn a_delayed_key_that_was_raised_comes_due_at_its_new_priority() {
 }
 
 #[test]
-fn a_priority_belongs_to_the_nearest_band() {
+fn a_priority_is_counted_in_the_nearest_band() {
     for (priority, band) in [
         (i32::MIN, Band::Low),
         (-1_000_000, Band::Low),
@@ -196,13 +221,19 @@ fn a_priority_belongs_to_the_nearest_band() {
     for band in Band::ALL {
         assert_eq!(band.priority().band(), band);
     }
-    assert_eq!(Band::ALL.map(Band::priority), [Priority::LOW, Priority::NORMAL, Priority::HIGH]);
+    assert_eq!(
+        Band::ALL.map(Band::priority),
+        [Priority::LOW, Priority::NORMAL, Priority::HIGH]
+    );
 }
 
 #[test]
-fn the_numbers_of_a_band_count_every_priority_nearest_to_it() {
+fn a_band_counts_every_priority_nearest_to_it() {
     let queue = strict();
-    for (key, priority) in [i32::MIN, -60, -50, 0, 3, 70, i32::MAX, i32::MAX - 1].into_iter().enumerate() {
+    for (key, priority) in [i32::MIN, -60, -50, 0, 3, 70, i32::MAX, i32::MAX - 1]
+        .into_iter()
+        .enumerate()
+    {
         queue.add_with(key, at(priority));
     }
     let stats = queue.stats();

@@ -1,4 +1,4 @@
-//! The Prometheus page: upstream's names and labels.
+//! Tests of the Prometheus metrics, with controller-runtime's names and labels.
 
 use crate::support::{at, ms, run, secs, take};
 use prometheus_client::{encoding::text::encode, registry::Registry};
@@ -43,7 +43,7 @@ impl Page {
         page
     }
 
-    /// The value of a series, which must be there once.
+    /// Returns the value of a series, which must occur exactly once.
     #[track_caller]
     fn value(&self, series: &str) -> f64 {
         let text = self.text();
@@ -62,12 +62,14 @@ impl Page {
     fn assert(&self, expected: &[(&str, f64)]) {
         for (series, expected) in expected {
             let value = self.value(series);
-            assert!((value - expected).abs() < 1e-9, "{series}: {value} instead of {expected}");
+            assert!(
+                (value - expected).abs() < 1e-9,
+                "{series}: {value} instead of {expected}"
+            );
         }
     }
 }
 
-// Spec 1.15
 #[test]
 fn names_types_and_labels_are_those_of_controller_runtime() {
     let page = Page::new();
@@ -79,27 +81,69 @@ fn names_types_and_labels_are_those_of_controller_runtime() {
         ("workqueue_depth", "gauge", "", "controller,name,priority"),
         ("workqueue_adds", "counter", "_total", "controller,name"),
         ("workqueue_retries", "counter", "_total", "controller,name"),
-        ("workqueue_queue_duration_seconds", "histogram", "_count", "controller,name"),
-        ("workqueue_work_duration_seconds", "histogram", "_count", "controller,name"),
-        ("workqueue_unfinished_work_seconds", "gauge", "", "controller,name"),
-        ("workqueue_longest_running_processor_seconds", "gauge", "", "controller,name"),
+        (
+            "workqueue_queue_duration_seconds",
+            "histogram",
+            "_count",
+            "controller,name",
+        ),
+        (
+            "workqueue_work_duration_seconds",
+            "histogram",
+            "_count",
+            "controller,name",
+        ),
+        (
+            "workqueue_unfinished_work_seconds",
+            "gauge",
+            "",
+            "controller,name",
+        ),
+        (
+            "workqueue_longest_running_processor_seconds",
+            "gauge",
+            "",
+            "controller,name",
+        ),
     ] {
-        assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{name} in\n{text}");
+        assert!(
+            text.contains(&format!("# TYPE {name} {kind}\n")),
+            "{name} in\n{text}"
+        );
         let start = format!("{name}{suffix}{{");
-        let line = text.lines().find_map(|line| line.strip_prefix(&start)).expect(name);
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(&start))
+            .expect(name);
         let (pairs, _) = line.split_once('}').expect("labels end");
-        let keys: BTreeSet<&str> =
-            pairs.split(',').filter_map(|pair| pair.split_once('=')).map(|pair| pair.0).collect();
-        assert_eq!(keys.into_iter().collect::<Vec<_>>().join(","), labels, "{name}");
-        assert!(pairs.contains(r#"name="site""#) && pairs.contains(r#"controller="site""#), "{pairs}");
+        let keys: BTreeSet<&str> = pairs
+            .split(',')
+            .filter_map(|pair| pair.split_once('='))
+            .map(|pair| pair.0)
+            .collect();
+        assert_eq!(
+            keys.into_iter().collect::<Vec<_>>().join(","),
+            labels,
+            "{name}"
+        );
+        assert!(
+            pairs.contains(r#"name="site""#) && pairs.contains(r#"controller="site""#),
+            "{pairs}"
+        );
     }
     let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let own = names.filter(|name| !name.starts_with("workqueue_")).count();
-    let prefixed = text.lines().filter(|line| line.starts_with("# TYPE steersman_workqueue_")).count();
-    assert_eq!(own, prefixed, "what upstream does not have carries our name");
+    let prefixed = text
+        .lines()
+        .filter(|line| line.starts_with("# TYPE steersman_workqueue_"))
+        .count();
+    assert_eq!(
+        own, prefixed,
+        "what upstream does not have carries our name"
+    );
 }
 
-// Spec 1.15: exponential from 10 ns, times 10, 12 buckets
+// controller-runtime's buckets: 12, exponential from 10 ns with factor 10.
 #[tokio::test(start_paused = true)]
 async fn histograms_have_upstreams_buckets_and_are_cumulative() {
     let page = Page::new();
@@ -117,27 +161,38 @@ async fn histograms_have_upstreams_buckets_and_are_cumulative() {
             let (_, rest) = line.split_once("le=\"").expect("a bound");
             let (bound, rest) = rest.split_once('"').expect("a bound ends");
             let (_, count) = rest.split_once("} ").expect("a value");
-            (bound.parse().unwrap_or(f64::INFINITY), count.parse().expect("a count"))
+            (
+                bound.parse().unwrap_or(f64::INFINITY),
+                count.parse().expect("a count"),
+            )
         })
         .collect();
     let bounds = std::iter::successors(Some(1e-8), |bound| Some(bound * 10.0)).take(12);
     assert_eq!(buckets.len(), 13);
     assert!(
-        buckets.iter().zip(bounds).all(|((bound, _), expected)| (bound / expected - 1.0).abs() < 1e-9),
+        buckets
+            .iter()
+            .zip(bounds)
+            .all(|((bound, _), expected)| (bound / expected - 1.0).abs() < 1e-9),
         "{buckets:?}"
     );
     assert!(buckets[12].0.is_infinite());
     let counts: Vec<u64> = buckets.iter().map(|(_, count)| *count).collect();
     assert_eq!(counts, [1, 1, 1, 1, 1, 1, 2, 3, 3, 3, 3, 3, 3]);
     page.assert(&[
-        (r#"workqueue_queue_duration_seconds_sum{name="site",controller="site"}"#, 0.055),
-        (r#"workqueue_queue_duration_seconds_count{name="site",controller="site"}"#, 3.0),
+        (
+            r#"workqueue_queue_duration_seconds_sum{name="site",controller="site"}"#,
+            0.055,
+        ),
+        (
+            r#"workqueue_queue_duration_seconds_count{name="site",controller="site"}"#,
+            3.0,
+        ),
     ]);
 }
 
-// Catalogue 29, 37
 #[tokio::test(start_paused = true)]
-async fn the_page_shows_what_happens() {
+async fn metrics_follow_the_operations() {
     let page = Page::new();
     let queue = page.queue("site");
     queue.add_with("low", at(-100));
@@ -151,32 +206,77 @@ async fn the_page_shows_what_happens() {
     advance(ms(30)).await;
     queue.add_with("low", at(0));
     page.assert(&[
-        (r#"workqueue_depth{name="site",controller="site",priority="-100"}"#, 0.0),
-        (r#"workqueue_depth{name="site",controller="site",priority="0"}"#, 2.0),
-        (r#"workqueue_depth{name="site",controller="site",priority="100"}"#, 0.0),
-        (r#"workqueue_adds_total{name="site",controller="site"}"#, 3.0),
-        (r#"workqueue_retries_total{name="site",controller="site"}"#, 1.0),
-        (r#"workqueue_queue_duration_seconds_sum{name="site",controller="site"}"#, 0.02),
-        (r#"workqueue_work_duration_seconds_count{name="site",controller="site"}"#, 0.0),
-        (r#"workqueue_unfinished_work_seconds{name="site",controller="site"}"#, 0.03),
-        (r#"workqueue_longest_running_processor_seconds{name="site",controller="site"}"#, 0.03),
-        (r#"steersman_workqueue_oldest_seconds{name="site",controller="site",priority="0"}"#, 0.05),
-        (r#"steersman_workqueue_rejected_total{name="site",controller="site"}"#, 0.0),
+        (
+            r#"workqueue_depth{name="site",controller="site",priority="-100"}"#,
+            0.0,
+        ),
+        (
+            r#"workqueue_depth{name="site",controller="site",priority="0"}"#,
+            2.0,
+        ),
+        (
+            r#"workqueue_depth{name="site",controller="site",priority="100"}"#,
+            0.0,
+        ),
+        (
+            r#"workqueue_adds_total{name="site",controller="site"}"#,
+            3.0,
+        ),
+        (
+            r#"workqueue_retries_total{name="site",controller="site"}"#,
+            1.0,
+        ),
+        (
+            r#"workqueue_queue_duration_seconds_sum{name="site",controller="site"}"#,
+            0.02,
+        ),
+        (
+            r#"workqueue_work_duration_seconds_count{name="site",controller="site"}"#,
+            0.0,
+        ),
+        (
+            r#"workqueue_unfinished_work_seconds{name="site",controller="site"}"#,
+            0.03,
+        ),
+        (
+            r#"workqueue_longest_running_processor_seconds{name="site",controller="site"}"#,
+            0.03,
+        ),
+        (
+            r#"steersman_workqueue_oldest_seconds{name="site",controller="site",priority="0"}"#,
+            0.05,
+        ),
+        (
+            r#"steersman_workqueue_rejected_total{name="site",controller="site"}"#,
+            0.0,
+        ),
     ]);
     item.finish(Outcome::done());
     queue.close();
     queue.add("late");
     page.assert(&[
-        (r#"workqueue_depth{name="site",controller="site",priority="0"}"#, 0.0),
-        (r#"workqueue_work_duration_seconds_sum{name="site",controller="site"}"#, 0.03),
-        (r#"workqueue_unfinished_work_seconds{name="site",controller="site"}"#, 0.0),
-        (r#"steersman_workqueue_rejected_total{name="site",controller="site"}"#, 1.0),
+        (
+            r#"workqueue_depth{name="site",controller="site",priority="0"}"#,
+            0.0,
+        ),
+        (
+            r#"workqueue_work_duration_seconds_sum{name="site",controller="site"}"#,
+            0.03,
+        ),
+        (
+            r#"workqueue_unfinished_work_seconds{name="site",controller="site"}"#,
+            0.0,
+        ),
+        (
+            r#"steersman_workqueue_rejected_total{name="site",controller="site"}"#,
+            1.0,
+        ),
     ]);
 }
 
-/// Upstream gives up on the label beyond 25 priorities.
+/// controller-runtime drops the label beyond 25 priorities.
 #[test]
-fn any_number_of_priorities_makes_three_series_per_queue() {
+fn all_priorities_share_three_series_per_queue() {
     let page = Page::new();
     let queue: WorkQueue<i32> = WorkQueue::new(QueueOptions {
         name: "site".into(),
@@ -188,11 +288,26 @@ fn any_number_of_priorities_makes_three_series_per_queue() {
     }
     queue.add_with(1000, at(i32::MAX));
     queue.add_with(1001, at(i32::MIN));
-    assert_eq!(page.text().lines().filter(|line| line.starts_with("workqueue_depth{")).count(), 3);
+    assert_eq!(
+        page.text()
+            .lines()
+            .filter(|line| line.starts_with("workqueue_depth{"))
+            .count(),
+        3
+    );
     page.assert(&[
-        (r#"workqueue_depth{name="site",controller="site",priority="-100"}"#, 151.0),
-        (r#"workqueue_depth{name="site",controller="site",priority="0"}"#, 100.0),
-        (r#"workqueue_depth{name="site",controller="site",priority="100"}"#, 152.0),
+        (
+            r#"workqueue_depth{name="site",controller="site",priority="-100"}"#,
+            151.0,
+        ),
+        (
+            r#"workqueue_depth{name="site",controller="site",priority="0"}"#,
+            100.0,
+        ),
+        (
+            r#"workqueue_depth{name="site",controller="site",priority="100"}"#,
+            152.0,
+        ),
     ]);
 }
 
@@ -208,13 +323,16 @@ fn the_series_of_a_queue_vanish_with_it() {
 }
 
 #[test]
-fn a_queue_made_again_with_the_same_name_takes_the_place_of_the_old_one() {
+fn a_new_queue_of_the_same_name_replaces_the_old_one() {
     let page = Page::new();
     let queue = page.queue("site");
     queue.add("a");
     drop(queue);
     let queue = page.queue("site");
-    page.assert(&[(r#"workqueue_adds_total{name="site",controller="site"}"#, 0.0)]);
+    page.assert(&[(
+        r#"workqueue_adds_total{name="site",controller="site"}"#,
+        0.0,
+    )]);
     drop(queue);
 }
 
@@ -227,21 +345,30 @@ fn a_queue_without_a_name_has_no_series() {
 }
 
 #[test]
-fn queues_on_one_page_are_counted_apart_and_named_once_per_metric() {
+fn queues_of_one_registry_have_separate_series() {
     let page = Page::new();
     let (first, second) = (page.queue("first"), page.queue("second"));
     first.add("a");
     second.add("a");
     second.add("b");
     page.assert(&[
-        (r#"workqueue_adds_total{name="first",controller="first"}"#, 1.0),
-        (r#"workqueue_adds_total{name="second",controller="second"}"#, 2.0),
+        (
+            r#"workqueue_adds_total{name="first",controller="first"}"#,
+            1.0,
+        ),
+        (
+            r#"workqueue_adds_total{name="second",controller="second"}"#,
+            2.0,
+        ),
     ]);
-    assert_eq!(page.text().matches("# TYPE workqueue_adds counter").count(), 1);
+    assert_eq!(
+        page.text().matches("# TYPE workqueue_adds counter").count(),
+        1
+    );
 }
 
 #[test]
-fn a_limiter_that_panics_is_seen_on_the_page() {
+fn a_panicking_limiter_is_counted() {
     let page = Page::new();
     let queue = WorkQueue::new(QueueOptions {
         name: "site".into(),
@@ -249,28 +376,44 @@ fn a_limiter_that_panics_is_seen_on_the_page() {
         metrics: Some(Arc::new(page.metrics.clone())),
         ..QueueOptions::default()
     });
-    queue.add_with("a", Add { rate_limited: true, ..Add::default() });
-    page.assert(&[(r#"steersman_workqueue_limiter_panics_total{name="site",controller="site"}"#, 1.0)]);
+    queue.add_with(
+        "a",
+        Add {
+            rate_limited: true,
+            ..Add::default()
+        },
+    );
+    page.assert(&[(
+        r#"steersman_workqueue_limiter_panics_total{name="site",controller="site"}"#,
+        1.0,
+    )]);
 }
 
 #[test]
-fn odd_names_are_escaped() {
+fn special_characters_in_names_are_escaped() {
     let page = Page::new();
     let queue = page.queue("a\"b\\c\nd");
     queue.add("a");
     let text = page.text();
     assert!(text.contains(r#"name="a\"b\\c\nd""#), "{text}");
-    assert!(text.lines().all(|line| line.starts_with('#') || line.contains('}')), "no line is torn:\n{text}");
+    assert!(
+        text.lines()
+            .all(|line| line.starts_with('#') || line.contains('}')),
+        "no line is torn:\n{text}"
+    );
 }
 
 #[test]
-fn of_queues_with_one_name_the_page_shows_the_one_made_last() {
+fn the_last_queue_of_a_name_is_in_the_metrics() {
     let page = Page::new();
     let (first, second) = (page.queue("same"), page.queue("same"));
     first.add("a");
     second.add("a");
     second.add("b");
-    let adds = (r#"workqueue_adds_total{name="same",controller="same"}"#, 2.0);
+    let adds = (
+        r#"workqueue_adds_total{name="same",controller="same"}"#,
+        2.0,
+    );
     page.assert(&[adds]);
     let third = page.queue("same");
     page.assert(&[(adds.0, 0.0)]);
@@ -282,7 +425,7 @@ fn of_queues_with_one_name_the_page_shows_the_one_made_last() {
     assert!(!page.text().contains("workqueue"), "{}", page.text());
 }
 
-/// Makes a queue when it is called, once it is to.
+/// Waker that creates a queue when it is woken, once `metrics` is set.
 struct Maker {
     metrics: OnceLock<Prometheus>,
     made: OnceLock<WorkQueue<&'static str>>,
@@ -297,26 +440,41 @@ impl Wake for Maker {
 }
 
 #[test]
-fn a_getter_that_is_woken_by_the_reading_of_the_page_may_make_a_queue() {
+fn a_getter_woken_by_collecting_metrics_can_create_a_queue() {
     let (done, made) = mpsc::channel();
     let read = async move {
         let page = Page::new();
         let queue = page.queue("site");
         queue.add_after("a", ms(10));
-        let maker = Arc::new(Maker { metrics: OnceLock::new(), made: OnceLock::new() });
+        let maker = Arc::new(Maker {
+            metrics: OnceLock::new(),
+            made: OnceLock::new(),
+        });
         let waker = Waker::from(maker.clone());
         let mut get = Box::pin(queue.get());
-        assert!(get.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert!(
+            get.as_mut()
+                .poll(&mut Context::from_waker(&waker))
+                .is_pending()
+        );
         advance(ms(10)).await;
-        // Not by the timer, but by the page, on which the key is ready.
+        // Rendering the metrics makes the key ready, not the timer.
         maker.metrics.set(page.metrics.clone()).expect("set once");
         page.text();
-        done.send(maker.made.get().is_some() && page.text().contains("made")).expect("somebody waits");
+        done.send(maker.made.get().is_some() && page.text().contains("made"))
+            .expect("a waiter");
     };
-    // Whoever is wrong here hangs, and only this thread.
+    // A deadlock blocks only this thread.
     thread::spawn(|| {
-        let runtime = runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build();
         runtime.expect("a runtime").block_on(read);
     });
-    assert_eq!(made.recv_timeout(secs(60)), Ok(true), "the page is read, and the queue was made meanwhile");
+    assert_eq!(
+        made.recv_timeout(secs(60)),
+        Ok(true),
+        "the page is read, and the queue was made meanwhile"
+    );
 }

@@ -1,4 +1,4 @@
-//! Random sequences of operations: after each, the queue shows what the naive model shows.
+//! Property tests: after each random operation, queue and naive model agree.
 
 use crate::{
     model::{End, Handed, Model, NEVER, Nanos, Phase, Record, Wait, When, limiter_delay},
@@ -18,11 +18,11 @@ enum Step {
         priority: Option<i32>,
         reason: Option<&'static str>,
     },
-    /// With `get`, polled once, or with `try_get`.
+    /// Uses `get`, polled once, if `wait` is set, otherwise `try_get`.
     Get {
         wait: bool,
     },
-    /// The item, by its number among those in work; the end; the priority of the requeue; an error; and take the next.
+    /// Finishes the running item with number `which`.
     Finish {
         which: usize,
         end: End,
@@ -39,7 +39,7 @@ enum Step {
     Forget {
         key: u8,
     },
-    /// Time passes, and somebody looks or not.
+    /// Advances the time. If `look` is unset, the states are not compared afterwards.
     Advance {
         by: Duration,
         look: bool,
@@ -75,13 +75,29 @@ fn passing() -> impl Strategy<Value = Duration> {
 }
 
 fn priority() -> impl Strategy<Value = Option<i32>> {
-    prop::option::of(prop_oneof![-2..=2i32, Just(100), Just(-100), Just(i32::MAX), Just(i32::MIN)])
+    prop::option::of(prop_oneof![
+        -2..=2i32,
+        Just(100),
+        Just(-100),
+        Just(i32::MAX),
+        Just(i32::MIN)
+    ])
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let when = (prop::option::of(delay()), prop::bool::weighted(0.3), prop::bool::weighted(0.2))
-        .prop_map(|(delay, limited, replace)| When { delay, limited, replace });
-    let reason = prop::option::of(prop::sample::select(vec!["one", "two", "three", "four", "five", "six"]));
+    let when = (
+        prop::option::of(delay()),
+        prop::bool::weighted(0.3),
+        prop::bool::weighted(0.2),
+    )
+        .prop_map(|(delay, limited, replace)| When {
+            delay,
+            limited,
+            replace,
+        });
+    let reason = prop::option::of(prop::sample::select(vec![
+        "one", "two", "three", "four", "five", "six",
+    ]));
     let keys = prop_oneof![9 => prop::collection::vec(0..KEYS, 1), 1 => prop::collection::vec(0..KEYS, 0..4)];
     let end = prop_oneof![
         2 => Just(End::Drop),
@@ -116,7 +132,7 @@ fn share() -> impl Strategy<Value = u32> {
     prop_oneof![3 => Just(0), 1 => 1..5u32, 1 => Just(16)]
 }
 
-/// The queue and its model, side by side.
+/// The queue and its model.
 struct Both {
     queue: WorkQueue<u8>,
     model: Model,
@@ -124,21 +140,32 @@ struct Both {
 }
 
 impl Both {
-    /// With a limiter that the queue has to ask, or one that it knows; both say the same.
+    /// Creates queue and model.
+    ///
+    /// If `asks` is set, the queue calls a custom limiter with the delays of a built-in one.
     fn new(share: u32, asks: bool) -> Self {
         let limiter = if asks {
             Limiter::new(|_: &u8, attempt, _| limiter_delay(attempt))
         } else {
             Limiter::exponential(limiter_delay(0), limiter_delay(u32::MAX))
         };
-        let queue = WorkQueue::new(QueueOptions { share, limiter, ..QueueOptions::default() });
-        Self { queue, model: Model::new(share), items: Vec::new() }
+        let queue = WorkQueue::new(QueueOptions {
+            share,
+            limiter,
+            ..QueueOptions::default()
+        });
+        Self {
+            queue,
+            model: Model::new(share),
+            items: Vec::new(),
+        }
     }
 
-    /// Do as told, and compare; unless nobody is to look.
+    /// Applies the step to both and compares them, unless the step excludes that.
     async fn play(&mut self, step: Step) {
         if matches!(step, Step::Cancel { .. } | Step::Finish { .. }) {
-            // It is not said what it means for a key to have come due unseen before it was taken back or while it ran.
+            // The behaviour of a key that came due unobserved before it is cancelled or finished is
+            // unspecified.
             self.compare();
         }
         match step {
@@ -149,9 +176,15 @@ impl Both {
                     return;
                 }
             }
-            Step::Add { mut keys, when, priority, reason } => {
+            Step::Add {
+                mut keys,
+                when,
+                priority,
+                reason,
+            } => {
                 if when.limited {
-                    // What a key means that is in such a batch twice is not said.
+                    // The behaviour of a key that occurs twice in a rate-limited batch is
+                    // unspecified.
                     keys.sort_unstable();
                     keys.dedup();
                 }
@@ -159,14 +192,26 @@ impl Both {
             }
             Step::Get { wait } => self.get(wait),
             Step::Finish { .. } if self.items.is_empty() => {}
-            Step::Finish { which, end, priority, error, next } => {
+            Step::Finish {
+                which,
+                end,
+                priority,
+                error,
+                next,
+            } => {
                 self.finish(which % self.items.len(), end, priority, error, next);
             }
             Step::Unpark { key } => {
-                assert_eq!(self.queue.unpark(&key), self.model.phase != Phase::Closed && self.model.unpark(key));
+                assert_eq!(
+                    self.queue.unpark(&key),
+                    self.model.phase != Phase::Closed && self.model.unpark(key)
+                );
             }
             Step::Cancel { key } => {
-                assert_eq!(self.queue.cancel(&key), self.model.phase != Phase::Closed && self.model.cancel(key));
+                assert_eq!(
+                    self.queue.cancel(&key),
+                    self.model.phase != Phase::Closed && self.model.cancel(key)
+                );
             }
             Step::Forget { key } => {
                 self.queue.forget(&key);
@@ -208,7 +253,11 @@ impl Both {
         let handed = self.model.get();
         let item = if wait {
             let polled = ByHand::new(self.queue.get()).poll();
-            assert_eq!(polled.is_pending(), handed.is_none() && self.model.gives_more(), "whether it waits");
+            assert_eq!(
+                polled.is_pending(),
+                handed.is_none() && self.model.gives_more(),
+                "whether it waits"
+            );
             match polled {
                 Poll::Ready(item) => item,
                 Poll::Pending => None,
@@ -231,7 +280,14 @@ impl Both {
         self.items.extend(item);
     }
 
-    fn finish(&mut self, which: usize, end: End, priority: Option<i32>, error: Option<&str>, next: bool) {
+    fn finish(
+        &mut self,
+        which: usize,
+        end: End,
+        priority: Option<i32>,
+        error: Option<&str>,
+        next: bool,
+    ) {
         let mut item = self.items.remove(which);
         let key = *item;
         if let Some(error) = error {
@@ -250,7 +306,8 @@ impl Both {
             None => outcome,
         });
         let priority = priority.filter(|_| outcome.is_some());
-        self.model.finish(key, end, priority, error.map(str::to_owned));
+        self.model
+            .finish(key, end, priority, error.map(str::to_owned));
         match (end, outcome) {
             (_, Some(outcome)) if next => {
                 let item = item.finish_and_try_get(outcome);
@@ -264,30 +321,65 @@ impl Both {
         }
     }
 
-    /// Everything that can be seen is the same.
+    /// Asserts that queue and model have the same observable state.
     fn compare(&self) {
-        let Self { queue, model, items } = self;
+        let Self {
+            queue,
+            model,
+            items,
+        } = self;
         let of = |wait: fn(Wait) -> bool| model.keys.values().filter(|rec| wait(rec.wait)).count();
         let depth: usize = Band::ALL.iter().map(|band| model.depth(*band)).sum();
         assert_eq!((queue.len(), queue.is_empty()), (depth, depth == 0));
         let stats = queue.stats();
-        assert_eq!(Band::ALL.map(|band| stats.band(band).depth), Band::ALL.map(|band| model.depth(band)));
         assert_eq!(
-            (stats.delayed, stats.parked, stats.running, stats.limiter_panics),
-            (of(|wait| matches!(wait, Wait::Time(..))), of(|wait| matches!(wait, Wait::Unpark(..))), items.len(), 0)
+            Band::ALL.map(|band| stats.band(band).depth),
+            Band::ALL.map(|band| model.depth(band))
         );
-        assert_eq!((stats.adds, stats.retries, stats.rejected), (model.adds, model.retries, model.rejected));
-        let runs = || model.keys.values().filter_map(|rec| rec.run.as_ref()).map(|run| self.ago(run.started));
-        assert_eq!((stats.unfinished, stats.longest_running), (runs().sum(), runs().max().unwrap_or_default()));
+        assert_eq!(
+            (
+                stats.delayed,
+                stats.parked,
+                stats.running,
+                stats.limiter_panics
+            ),
+            (
+                of(|wait| matches!(wait, Wait::Time(..))),
+                of(|wait| matches!(wait, Wait::Unpark(..))),
+                items.len(),
+                0
+            )
+        );
+        assert_eq!(
+            (stats.adds, stats.retries, stats.rejected),
+            (model.adds, model.retries, model.rejected)
+        );
+        let runs = || {
+            model
+                .keys
+                .values()
+                .filter_map(|rec| rec.run.as_ref())
+                .map(|run| self.ago(run.started))
+        };
+        assert_eq!(
+            (stats.unfinished, stats.longest_running),
+            (runs().sum(), runs().max().unwrap_or_default())
+        );
         assert_eq!(queue.is_closed(), model.phase != Phase::Open);
         for key in 0..KEYS {
-            let attempts = model.rec(key).filter(|_| model.phase != Phase::Closed).map_or(0, |rec| rec.attempts);
+            let attempts = model
+                .rec(key)
+                .filter(|_| model.phase != Phase::Closed)
+                .map_or(0, |rec| rec.attempts);
             assert_eq!(queue.num_requeues(&key), attempts, "key {key}");
         }
         for item in items {
             let rec = model.rec(**item).expect("it runs");
             assert_eq!(item.is_queued_again(), matches!(rec.wait, Wait::Worker(_)));
-            assert_eq!(rec.run.as_ref().map(|run| &run.reasons), Some(&reasons(item)));
+            assert_eq!(
+                rec.run.as_ref().map(|run| &run.reasons),
+                Some(&reasons(item))
+            );
         }
         self.compare_snapshot();
     }
@@ -298,7 +390,8 @@ impl Both {
 
     fn compare_snapshot(&self) {
         let snapshot = self.queue.snapshot();
-        let entries: HashMap<u8, &Entry<u8>> = snapshot.iter().map(|entry| (entry.key, entry)).collect();
+        let entries: HashMap<u8, &Entry<u8>> =
+            snapshot.iter().map(|entry| (entry.key, entry)).collect();
         assert_eq!(entries.len(), snapshot.len(), "each key once");
         if self.model.phase == Phase::Closed {
             assert!(entries.is_empty());
@@ -308,16 +401,26 @@ impl Both {
         for (key, rec) in &self.model.keys {
             let entry = entries[key];
             self.compare_state(entry.state, rec);
-            assert_eq!((entry.attempts, entry.last_error.as_deref()), (rec.attempts, rec.error.as_deref()));
+            assert_eq!(
+                (entry.attempts, entry.last_error.as_deref()),
+                (rec.attempts, rec.error.as_deref())
+            );
             let only_runs = rec.run.as_ref().filter(|_| rec.wait == Wait::Nothing);
             let expected = only_runs.map_or(&rec.reasons, |run| &run.reasons);
-            assert!(entry.reasons.iter().map(Reason::as_str).eq(expected), "{entry:?} {rec:?}");
+            assert!(
+                entry.reasons.iter().map(Reason::as_str).eq(expected),
+                "{entry:?} {rec:?}"
+            );
             let expected = match only_runs {
                 Some(run) => (run.priority, run.added_at),
                 None if rec.wait == Wait::Nothing => continue,
                 None => (rec.priority, rec.added_at),
             };
-            assert_eq!((entry.priority.0, entry.added_ago), (expected.0, self.ago(expected.1)), "{rec:?}");
+            assert_eq!(
+                (entry.priority.0, entry.added_ago),
+                (expected.0, self.ago(expected.1)),
+                "{rec:?}"
+            );
         }
     }
 
@@ -327,17 +430,39 @@ impl Both {
             (EntryState::Idle, None, Wait::Nothing)
             | (EntryState::Delayed { .. }, None, Wait::Time(NEVER, _))
             | (EntryState::Parked { .. }, None, Wait::Unpark(NEVER, _)) => {}
-            (EntryState::Running { started_ago, again, again_in, .. }, Some(run), wait) => {
-                assert_eq!((started_ago, again), (self.ago(run.started), matches!(wait, Wait::Worker(_))));
+            (
+                EntryState::Running {
+                    started_ago,
+                    again,
+                    again_in,
+                    ..
+                },
+                Some(run),
+                wait,
+            ) => {
+                assert_eq!(
+                    (started_ago, again),
+                    (self.ago(run.started), matches!(wait, Wait::Worker(_)))
+                );
                 match wait {
                     Wait::Time(NEVER, _) => assert!(again_in.is_some()),
                     Wait::Time(at, _) => assert_eq!(again_in, Some(ready_in(at))),
                     _ => assert_eq!(again_in, None),
                 }
             }
-            (EntryState::Ready { ready_ago }, None, Wait::Worker(since)) => assert_eq!(ready_ago, self.ago(since)),
-            (EntryState::Delayed { ready_in: seen }, None, Wait::Time(at, _)) => assert_eq!(seen, ready_in(at)),
-            (EntryState::Parked { ready_in: Some(seen) }, None, Wait::Unpark(until, _)) => {
+            (EntryState::Ready { ready_ago }, None, Wait::Worker(since)) => {
+                assert_eq!(ready_ago, self.ago(since));
+            }
+            (EntryState::Delayed { ready_in: seen }, None, Wait::Time(at, _)) => {
+                assert_eq!(seen, ready_in(at));
+            }
+            (
+                EntryState::Parked {
+                    ready_in: Some(seen),
+                },
+                None,
+                Wait::Unpark(until, _),
+            ) => {
                 assert_eq!(seen, ready_in(until));
             }
             (state, run, wait) => panic!("{state:?} instead of {run:?}, {wait:?}"),
@@ -346,7 +471,10 @@ impl Both {
 }
 
 fn queue_and_model_agree(share: u32, asks: bool, steps: Vec<Step>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
     runtime.expect("a runtime").block_on(async {
         let mut both = Both::new(share, asks);
         for step in steps {
@@ -360,7 +488,7 @@ steersman_testkit::properties! {
     cases = 64;
 
     #[test]
-    fn random_operations_show_what_the_model_shows(share in share(), asks in any::<bool>(), steps in steps()) {
+    fn random_operations_agree_with_the_model(share in share(), asks in any::<bool>(), steps in steps()) {
         queue_and_model_agree(share, asks, steps);
     }
 }

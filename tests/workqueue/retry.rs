@@ -1,4 +1,4 @@
-//! Ends of runs that say themselves how long to wait: at least so long, or exactly so long.
+//! Tests of outcomes with a delay: a minimum, or an exact one.
 
 use crate::support::{at, ms, nearly, run_all, secs, strict, take, with_limiter};
 use std::{
@@ -11,7 +11,7 @@ use std::{
 use steersman::workqueue::{EntryState, Limiter, Outcome, Priority, WorkQueue};
 use tokio::time::advance;
 
-/// How long the only key of the queue still waits.
+/// Returns the remaining delay of the only key in the queue.
 #[track_caller]
 fn waits(queue: &WorkQueue<&'static str>) -> Duration {
     match queue.snapshot()[..] {
@@ -24,7 +24,7 @@ fn waits(queue: &WorkQueue<&'static str>) -> Duration {
     }
 }
 
-/// End a run of "a" so, when it is ready; and say how long it waits then, and which failure it was.
+/// Finishes the next run of "a". Returns its new delay and its number of failures.
 async fn end(queue: &WorkQueue<&'static str>, outcome: Outcome) -> (Duration, u32) {
     if !queue.snapshot().is_empty() {
         advance(waits(queue)).await;
@@ -34,17 +34,27 @@ async fn end(queue: &WorkQueue<&'static str>, outcome: Outcome) -> (Duration, u3
 }
 
 #[tokio::test(start_paused = true)]
-async fn not_before_waits_as_the_limiter_says_but_at_least_so_long() {
+async fn not_before_is_a_minimum_of_the_limiters_delay() {
     let queue = WorkQueue::default();
     queue.add("a");
-    let delays = [(0, 5), (10, 10), (25, 25), (25, 40), (1_000, 1_000), (0, 160)];
+    let delays = [
+        (0, 5),
+        (10, 10),
+        (25, 25),
+        (25, 40),
+        (1_000, 1_000),
+        (0, 160),
+    ];
     for (failure, (at_least, expected)) in (1..).zip(delays) {
-        assert_eq!(end(&queue, Outcome::requeue_not_before(ms(at_least))).await, (ms(expected), failure));
+        assert_eq!(
+            end(&queue, Outcome::requeue_not_before(ms(at_least))).await,
+            (ms(expected), failure)
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn not_before_asks_the_limiter_and_retry_after_does_not() {
+async fn not_before_calls_the_limiter_and_retry_after_does_not() {
     let asked = Arc::new(AtomicU32::new(0));
     let queue = with_limiter(Limiter::new({
         let asked = asked.clone();
@@ -54,18 +64,28 @@ async fn not_before_asks_the_limiter_and_retry_after_does_not() {
         }
     }));
     queue.add("a");
-    assert_eq!(end(&queue, Outcome::requeue_not_before(ms(1))).await, (ms(7), 1));
+    assert_eq!(
+        end(&queue, Outcome::requeue_not_before(ms(1))).await,
+        (ms(7), 1)
+    );
     assert_eq!(end(&queue, Outcome::retry_after(ms(1))).await, (ms(1), 2));
     assert_eq!(asked.load(SeqCst), 1);
-    assert_eq!(end(&queue, Outcome::requeue()).await, (ms(21), 3), "the attempt between was counted");
+    assert_eq!(
+        end(&queue, Outcome::requeue()).await,
+        (ms(21), 3),
+        "the attempt between was counted"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn retry_after_waits_exactly_so_long_and_counts_an_attempt() {
+async fn retry_after_waits_exactly_and_counts_an_attempt() {
     let queue = WorkQueue::default();
     queue.add("a");
     for (failure, delay) in (1..).zip([30, 0, 0, 1, 3_600_000]) {
-        assert_eq!(end(&queue, Outcome::retry_after(ms(delay))).await, (ms(delay), failure));
+        assert_eq!(
+            end(&queue, Outcome::retry_after(ms(delay))).await,
+            (ms(delay), failure)
+        );
     }
     advance(nearly(secs(3600))).await;
     assert!(queue.try_get().is_none());
@@ -78,21 +98,32 @@ async fn retry_after_waits_exactly_so_long_and_counts_an_attempt() {
 
 #[tokio::test(start_paused = true)]
 async fn an_event_before_the_retry_does_not_count_as_an_attempt() {
-    for outcome in [Outcome::requeue_not_before(ms(50)), Outcome::retry_after(ms(50))] {
+    for outcome in [
+        Outcome::requeue_not_before(ms(50)),
+        Outcome::retry_after(ms(50)),
+    ] {
         let queue = WorkQueue::default();
         queue.add("a");
         assert_eq!(end(&queue, outcome).await, (ms(50), 1));
         for _ in 0..3 {
-            advance(ms(20)).await; // The backoff alone would have ended.
+            advance(ms(20)).await; // The backoff alone would have elapsed.
             queue.add("a");
             take(&queue).finish(outcome);
-            assert_eq!((waits(&queue), queue.num_requeues(&"a")), (ms(50), 1), "{outcome:?}");
+            assert_eq!(
+                (waits(&queue), queue.num_requeues(&"a")),
+                (ms(50), 1),
+                "{outcome:?}"
+            );
         }
-        assert_eq!(end(&queue, outcome).await, (ms(50), 2), "the retry itself does");
+        assert_eq!(
+            end(&queue, outcome).await,
+            (ms(50), 2),
+            "the retry itself does"
+        );
     }
 }
 
-/// The run came early, its failure is retried at once: what comes then is a retry.
+/// The early run's failure is retried without delay, so the next run counts as a retry.
 #[tokio::test(start_paused = true)]
 async fn a_retry_at_once_after_an_early_run_counts() {
     let queue = WorkQueue::default();
@@ -100,25 +131,36 @@ async fn a_retry_at_once_after_an_early_run_counts() {
     end(&queue, Outcome::requeue_not_before(secs(60))).await;
     queue.add("a");
     take(&queue).finish(Outcome::retry_after(Duration::ZERO));
-    assert_eq!((waits(&queue), queue.num_requeues(&"a")), (ms(0), 1), "the event did not count");
+    assert_eq!(
+        (waits(&queue), queue.num_requeues(&"a")),
+        (ms(0), 1),
+        "the event did not count"
+    );
     assert_eq!(end(&queue, Outcome::requeue()).await, (ms(10), 2));
 }
 
 #[test]
-fn the_priority_of_such_a_requeue_is_that_of_the_run_or_the_one_it_says() {
-    for outcome in [Outcome::retry_after(Duration::ZERO), Outcome::requeue_not_before(Duration::ZERO)] {
+fn a_requeue_keeps_the_priority_unless_the_outcome_sets_one() {
+    for outcome in [
+        Outcome::retry_after(Duration::ZERO),
+        Outcome::requeue_not_before(Duration::ZERO),
+    ] {
         for (said, expected) in [(None, 5), (Some(-7), -7)] {
             let queue = with_limiter(Limiter::new(|_: &&str, _, _| Duration::ZERO));
             queue.add_with("a", at(5));
-            take(&queue).finish(said.map_or(outcome, |priority| outcome.priority(Priority(priority))));
+            take(&queue)
+                .finish(said.map_or(outcome, |priority| outcome.priority(Priority(priority))));
             assert_eq!(take(&queue).priority(), Priority(expected));
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_was_added_meanwhile_does_not_wait() {
-    for outcome in [Outcome::retry_after(secs(60)), Outcome::requeue_not_before(secs(60))] {
+async fn a_key_added_during_its_run_does_not_wait() {
+    for outcome in [
+        Outcome::retry_after(secs(60)),
+        Outcome::requeue_not_before(secs(60)),
+    ] {
         let queue = strict();
         queue.add("a");
         let item = take(&queue);
@@ -132,8 +174,11 @@ async fn a_key_that_was_added_meanwhile_does_not_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_error_is_kept_over_such_a_requeue() {
-    for outcome in [Outcome::retry_after(secs(60)), Outcome::requeue_not_before(secs(60))] {
+async fn a_requeue_keeps_the_last_error() {
+    for outcome in [
+        Outcome::retry_after(secs(60)),
+        Outcome::requeue_not_before(secs(60)),
+    ] {
         let queue = strict();
         queue.add("a");
         let mut item = take(&queue);
@@ -144,9 +189,12 @@ async fn the_last_error_is_kept_over_such_a_requeue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_shutdown_such_a_requeue_is_rejected() {
+async fn a_requeue_after_a_shutdown_is_rejected() {
     for close in [WorkQueue::close, WorkQueue::close_after_ready] {
-        for outcome in [Outcome::retry_after(Duration::ZERO), Outcome::requeue_not_before(ms(1))] {
+        for outcome in [
+            Outcome::retry_after(Duration::ZERO),
+            Outcome::requeue_not_before(ms(1)),
+        ] {
             let queue = strict();
             queue.add("a");
             let item = take(&queue);
@@ -160,8 +208,11 @@ async fn after_a_shutdown_such_a_requeue_is_rejected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_huge_delay_is_never_and_no_overflow() {
-    for outcome in [Outcome::retry_after(Duration::MAX), Outcome::requeue_not_before(Duration::MAX)] {
+async fn a_huge_delay_never_elapses() {
+    for outcome in [
+        Outcome::retry_after(Duration::MAX),
+        Outcome::requeue_not_before(Duration::MAX),
+    ] {
         let queue = strict();
         queue.add("a");
         take(&queue).finish(outcome);

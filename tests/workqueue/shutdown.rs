@@ -1,4 +1,4 @@
-//! The three shutdowns.
+//! Tests of the three kinds of shutdown.
 
 use crate::support::{ByHand, ms, rate_limited, run_all, secs, soon, take, with_limiter};
 use std::sync::{
@@ -18,7 +18,7 @@ pub(crate) enum Shutdown {
 impl Shutdown {
     pub(crate) const ALL: [Self; 3] = [Self::AfterReady, Self::Drain, Self::Close];
 
-    /// Begin it, without waiting for its end.
+    /// Starts the shutdown without waiting for its completion.
     pub(crate) fn begin<K: steersman::workqueue::Key>(self, queue: &WorkQueue<K>) {
         match self {
             Self::AfterReady => queue.close_after_ready(),
@@ -28,8 +28,11 @@ impl Shutdown {
     }
 }
 
-/// One key in every state.
-fn full() -> (WorkQueue<&'static str>, steersman::workqueue::Item<&'static str>) {
+/// Creates a queue with one key in every state.
+fn full() -> (
+    WorkQueue<&'static str>,
+    steersman::workqueue::Item<&'static str>,
+) {
     let queue = WorkQueue::default();
     queue.add("parked");
     take(&queue).park();
@@ -45,7 +48,6 @@ fn full() -> (WorkQueue<&'static str>, steersman::workqueue::Item<&'static str>)
     (queue, running)
 }
 
-// Catalogue 31
 #[test]
 fn a_sleeping_getter_is_woken_by_every_shutdown() {
     for shutdown in Shutdown::ALL {
@@ -59,7 +61,6 @@ fn a_sleeping_getter_is_woken_by_every_shutdown() {
     }
 }
 
-// Catalogue 31
 #[tokio::test(start_paused = true)]
 async fn a_getter_that_sleeps_for_a_delayed_key_is_woken_by_every_shutdown() {
     for shutdown in Shutdown::ALL {
@@ -72,7 +73,6 @@ async fn a_getter_that_sleeps_for_a_delayed_key_is_woken_by_every_shutdown() {
     }
 }
 
-// Catalogue 31
 #[tokio::test(start_paused = true)]
 async fn get_after_close_returns_none_although_keys_were_queued() {
     let (queue, running) = full();
@@ -83,7 +83,6 @@ async fn get_after_close_returns_none_although_keys_were_queued() {
     assert_eq!(queue.len(), 0);
 }
 
-// Catalogue 31
 #[test]
 fn a_getter_woken_for_a_key_gets_none_if_the_queue_is_closed_first() {
     let queue = WorkQueue::default();
@@ -94,23 +93,29 @@ fn a_getter_woken_for_a_key_gets_none_if_the_queue_is_closed_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn close_after_ready_hands_out_what_is_ready_and_what_runs_and_was_added_again() {
+async fn close_after_ready_returns_ready_keys_and_keys_added_during_their_run() {
     let (queue, running) = full();
     queue.close_after_ready();
     let ready = soon(queue.get()).await.expect("ready before the shutdown");
     assert_eq!(*ready, "ready");
     drop(ready);
-    let again = running.finish_and_get(Outcome::done()).await.expect("added again before the shutdown");
+    let again = running
+        .finish_and_get(Outcome::done())
+        .await
+        .expect("added again before the shutdown");
     assert_eq!(*again, "running");
     assert!(again.finish_and_get(Outcome::requeue()).await.is_none());
     advance(secs(1)).await;
-    assert!(soon(queue.get()).await.is_none(), "delayed and parked keys were dropped");
+    assert!(
+        soon(queue.get()).await.is_none(),
+        "delayed and parked keys were dropped"
+    );
     assert!(queue.snapshot().is_empty());
 }
 
-/// Nobody has looked at the queue since it came due; ready it is all the same.
+/// The key is due, although no call has inspected the queue since.
 #[tokio::test(start_paused = true)]
-async fn close_after_ready_hands_out_what_has_come_due_unseen() {
+async fn close_after_ready_returns_due_keys() {
     let queue = WorkQueue::default();
     queue.add_after("a", ms(10));
     advance(ms(20)).await;
@@ -120,7 +125,7 @@ async fn close_after_ready_hands_out_what_has_come_due_unseen() {
 }
 
 #[test]
-fn close_does_not_wait_for_runs_and_these_may_end_in_any_way() {
+fn close_does_not_wait_for_running_keys() {
     for shutdown in Shutdown::ALL {
         let queue = WorkQueue::default();
         queue.add_all(0..6, Add::default());
@@ -129,20 +134,29 @@ fn close_does_not_wait_for_runs_and_these_may_end_in_any_way() {
         assert_eq!(queue.stats().running, 6);
         items.pop().expect("six").finish(Outcome::done());
         items.pop().expect("six").finish(Outcome::requeue());
-        items.pop().expect("six").finish(Outcome::requeue_after(ms(1)));
-        items.pop().expect("six").finish(Outcome::requeue_after(ms(0)));
+        items
+            .pop()
+            .expect("six")
+            .finish(Outcome::requeue_after(ms(1)));
+        items
+            .pop()
+            .expect("six")
+            .finish(Outcome::requeue_after(ms(0)));
         items.pop().expect("six").park();
         drop(items);
         let stats = queue.stats();
-        assert_eq!((stats.running, stats.depth(), stats.delayed, stats.parked), (0, 0, 0, 0), "{shutdown:?}");
+        assert_eq!(
+            (stats.running, stats.depth(), stats.delayed, stats.parked),
+            (0, 0, 0, 0),
+            "{shutdown:?}"
+        );
         assert!(queue.try_get().is_none());
         assert!(queue.snapshot().is_empty());
     }
 }
 
-// Catalogue 33
 #[test]
-fn drain_waits_for_the_end_of_the_last_run() {
+fn drain_waits_for_the_last_running_key() {
     let queue = WorkQueue::default();
     queue.add_all(["a", "b"], Add::default());
     let (a, b) = (take(&queue), take(&queue));
@@ -155,23 +169,24 @@ fn drain_waits_for_the_end_of_the_last_run() {
     drain.ready();
 }
 
-// Catalogue 33; upstream returns at once if none is in flight, but the drain hands out first.
+// client-go returns immediately if no item is in flight. This drain first hands out ready keys.
 #[test]
-fn drain_waits_until_everything_ready_was_handed_out() {
+fn drain_waits_until_all_ready_keys_were_returned() {
     let queue = WorkQueue::default();
     queue.add_all(["a", "b"], Add::default());
     let mut drain = ByHand::waiting(queue.drain());
     let item = take(&queue);
-    let item = item.finish_and_try_get(Outcome::done()).expect("ready before the shutdown");
+    let item = item
+        .finish_and_try_get(Outcome::done())
+        .expect("ready before the shutdown");
     assert!(drain.poll().is_pending());
     assert!(item.finish_and_try_get(Outcome::done()).is_none());
     assert!(drain.was_woken());
     drain.ready();
 }
 
-// Catalogue 33
 #[test]
-fn a_key_added_again_while_it_runs_is_handed_out_again_before_drain_ends() {
+fn drain_returns_keys_added_during_their_run() {
     let queue = WorkQueue::default();
     queue.add("a");
     let item = take(&queue);
@@ -185,9 +200,9 @@ fn a_key_added_again_while_it_runs_is_handed_out_again_before_drain_ends() {
     drain.ready();
 }
 
-/// A dispatcher: it gets keys, others end their runs.
+/// A dispatcher gets the keys, and other tasks finish the runs.
 #[tokio::test(start_paused = true)]
-async fn drain_ends_although_runs_are_ended_by_others_than_getters() {
+async fn drain_ends_when_runs_finish_without_a_getter() {
     let queue: WorkQueue<&str> = WorkQueue::default();
     let dispatcher = tokio::spawn({
         let queue = queue.clone();
@@ -209,7 +224,7 @@ async fn drain_ends_although_runs_are_ended_by_others_than_getters() {
 }
 
 #[test]
-fn getters_wait_for_a_key_that_runs_and_was_added_again_until_it_is_handed_out() {
+fn getters_wait_for_a_key_added_during_its_run() {
     let queue = WorkQueue::default();
     queue.add_all(["a", "b"], Add::default());
     let (a, b) = (take(&queue), take(&queue));
@@ -221,13 +236,16 @@ fn getters_wait_for_a_key_that_runs_and_was_added_again_until_it_is_handed_out()
     assert!(before.poll().is_pending());
     a.finish(Outcome::done());
     assert!(worker.was_woken() || before.was_woken() || after.was_woken());
-    assert_eq!(*after.ready().expect("it was added before the shutdown"), "a");
+    assert_eq!(
+        *after.ready().expect("it was added before the shutdown"),
+        "a"
+    );
     assert!(before.was_woken() && worker.was_woken(), "nothing is left");
     assert!(before.ready().is_none() && worker.ready().is_none());
 }
 
 #[test]
-fn getters_wait_no_longer_when_a_key_that_would_run_again_is_cancelled() {
+fn cancelling_the_last_key_ends_waiting_getters() {
     let queue = WorkQueue::default();
     queue.add("a");
     let item = take(&queue);
@@ -240,7 +258,6 @@ fn getters_wait_no_longer_when_a_key_that_would_run_again_is_cancelled() {
     drop(item);
 }
 
-// Catalogue 33
 #[test]
 fn close_ends_the_wait_of_a_drain() {
     let queue = WorkQueue::default();
@@ -250,18 +267,21 @@ fn close_ends_the_wait_of_a_drain() {
     queue.close();
     assert!(drain.was_woken());
     drain.ready();
-    assert_eq!(*running, "a", "the run goes on");
+    assert_eq!(*running, "a", "the key is still processed");
 }
 
 #[test]
-fn a_drain_after_close_waits_for_the_runs_that_go_on_until_the_next_close() {
+fn a_drain_after_close_waits_for_running_keys() {
     let queue = WorkQueue::default();
     queue.add_all(["a", "b", "c"], Add::default());
     let (one, other) = (take(&queue), take(&queue));
     queue.close();
     let mut drain = ByHand::waiting(queue.drain());
     drop(one);
-    assert!(!drain.was_woken() && drain.poll().is_pending(), "the other goes on");
+    assert!(
+        !drain.was_woken() && drain.poll().is_pending(),
+        "another key is still processed"
+    );
     let mut dismissed = ByHand::waiting(queue.drain());
     queue.close();
     assert!(dismissed.was_woken() && drain.was_woken());
@@ -270,12 +290,14 @@ fn a_drain_after_close_waits_for_the_runs_that_go_on_until_the_next_close() {
 
     let mut drain = ByHand::waiting(queue.drain());
     drop(other);
-    assert!(drain.was_woken(), "the last run has ended, and what was queued is dropped");
+    assert!(
+        drain.was_woken(),
+        "the last run has ended, and what was queued is dropped"
+    );
     drain.ready();
     ByHand::new(queue.drain()).ready();
 }
 
-// Catalogue 33
 #[test]
 fn close_after_ready_does_not_wait_and_does_not_end_the_wait_of_a_drain() {
     let queue = WorkQueue::default();
@@ -290,7 +312,7 @@ fn close_after_ready_does_not_wait_and_does_not_end_the_wait_of_a_drain() {
 }
 
 #[test]
-fn drain_of_an_idle_queue_ends_at_once_and_any_number_may_wait() {
+fn drain_ends_at_once_when_idle_and_any_number_can_wait() {
     let queue: WorkQueue<&str> = WorkQueue::default();
     ByHand::new(queue.drain()).ready();
     ByHand::new(queue.drain()).ready();
@@ -320,7 +342,7 @@ fn cancelling_the_last_key_ends_a_drain() {
     queue.add("a");
     let mut drain = ByHand::waiting(queue.drain());
     assert!(queue.cancel(&"a"));
-    assert!(drain.was_woken(), "nothing is left to hand out and no run goes on");
+    assert!(drain.was_woken(), "no ready and no running key");
     drain.ready();
 }
 
@@ -365,7 +387,11 @@ fn shutdowns_are_idempotent_and_the_strictest_holds_in_every_order() {
                     assert!(queue.is_closed());
                     assert_eq!(queue.len(), usize::from(strictest != Shutdown::Close));
                 }
-                let expected: &[&str] = if strictest == Shutdown::Close { &[] } else { &["a"] };
+                let expected: &[&str] = if strictest == Shutdown::Close {
+                    &[]
+                } else {
+                    &["a"]
+                };
                 assert_eq!(run_all(&queue), expected, "{first:?} {second:?} {third:?}");
                 ByHand::new(queue.drain()).ready();
                 assert!(ByHand::new(queue.get()).ready().is_none());
@@ -374,7 +400,6 @@ fn shutdowns_are_idempotent_and_the_strictest_holds_in_every_order() {
     }
 }
 
-// Catalogue 34
 #[test]
 fn adds_of_every_kind_are_ignored_and_counted_after_every_shutdown() {
     for shutdown in Shutdown::ALL {
@@ -383,10 +408,20 @@ fn adds_of_every_kind_are_ignored_and_counted_after_every_shutdown() {
         queue.add("a");
         queue.add_after("a", ms(1));
         queue.add_rate_limited("a");
-        queue.add_with("a", Add { replace_timer: true, ..rate_limited() });
+        queue.add_with(
+            "a",
+            Add {
+                replace_timer: true,
+                ..rate_limited()
+            },
+        );
         queue.add_all(["b", "c", "d"], Add::default());
         let stats = queue.stats();
-        assert_eq!((stats.rejected, stats.adds, stats.retries), (7, 0, 0), "{shutdown:?}");
+        assert_eq!(
+            (stats.rejected, stats.adds, stats.retries),
+            (7, 0, 0),
+            "{shutdown:?}"
+        );
         assert_eq!((queue.len(), queue.num_requeues(&"a")), (0, 0));
         assert!(queue.snapshot().is_empty());
     }
@@ -397,7 +432,13 @@ fn an_add_after_shutdown_does_not_change_a_key_that_is_still_handed_out() {
     let queue = WorkQueue::default();
     queue.add("a");
     queue.close_after_ready();
-    queue.add_with("a", Add { reason: Some("late".into()), ..crate::support::at(9) });
+    queue.add_with(
+        "a",
+        Add {
+            reason: Some("late".into()),
+            ..crate::support::at(9)
+        },
+    );
     let item = take(&queue);
     assert_eq!((item.priority().0, item.reasons().len()), (0, 0));
 }

@@ -1,4 +1,4 @@
-//! Shutdowns while many threads add and get.
+//! Tests of shutdowns while many threads add and get.
 
 use crate::{shutdown::Shutdown, stress::within_the_watchdog};
 use std::{
@@ -11,7 +11,6 @@ use std::{
 use steersman::workqueue::{Add, Outcome, WorkQueue};
 use tokio::{sync::Barrier, task::JoinSet};
 
-// Catalogue 32
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_shutdown_while_keys_are_handed_out_does_not_deadlock() {
     for shutdown in Shutdown::ALL {
@@ -21,7 +20,7 @@ async fn a_shutdown_while_keys_are_handed_out_does_not_deadlock() {
             for n in 0..20 {
                 let queue = queue.clone();
                 workers.spawn(async move {
-                    // Half of them in the fused way.
+                    // Half of the workers use `finish_and_get`.
                     while let Some(item) = queue.get().await {
                         let mut next = Some(item);
                         while let Some(item) = next.take() {
@@ -45,9 +44,9 @@ async fn a_shutdown_while_keys_are_handed_out_does_not_deadlock() {
     }
 }
 
-// Catalogue 34: 50 producers, 10 consumers, every shutdown
+// 50 producers, 10 consumers, every kind of shutdown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_many_producers_add_before_a_shutdown_is_handed_out_and_nothing_added_later() {
+async fn keys_added_before_a_shutdown_are_returned_and_later_ones_are_not() {
     for shutdown in Shutdown::ALL {
         let queue: WorkQueue<(u32, bool)> = WorkQueue::default();
         let consumers = consume(&queue, 10);
@@ -68,8 +67,13 @@ async fn what_many_producers_add_before_a_shutdown_is_handed_out_and_nothing_add
         for n in 0..50 {
             queue.add((n, true));
         }
-        let runs = within_the_watchdog(&queue, shutdown, consumers.join_all()).await.concat();
-        assert!(runs.iter().all(|(_, late)| !late), "{shutdown:?}: a key added after the shutdown ran");
+        let runs = within_the_watchdog(&queue, shutdown, consumers.join_all())
+            .await
+            .concat();
+        assert!(
+            runs.iter().all(|(_, late)| !late),
+            "{shutdown:?}: a key added after the shutdown ran"
+        );
         let distinct: HashSet<_> = runs.iter().collect();
         assert_eq!(distinct.len(), runs.len(), "each key runs once");
         assert_eq!(queue.stats().rejected, 50);
@@ -79,9 +83,9 @@ async fn what_many_producers_add_before_a_shutdown_is_handed_out_and_nothing_add
     }
 }
 
-// Catalogue 34, with the shutdown in the middle of the adding
+// The shutdown happens while the producers add.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn no_key_runs_whose_producer_saw_the_shutdown_before_it_added() {
+async fn no_key_added_after_a_shutdown_runs() {
     for shutdown in Shutdown::ALL {
         let queue: WorkQueue<(u32, bool)> = WorkQueue::default();
         let consumers = consume(&queue, 10);
@@ -115,18 +119,36 @@ async fn no_key_runs_whose_producer_saw_the_shutdown_before_it_added() {
             Shutdown::Drain => within_the_watchdog(&queue, "draining", queue.drain()).await,
             other => other.begin(&queue),
         }
-        within_the_watchdog(&queue, "the producers, which see the shutdown,", producers.join_all()).await;
-        let runs = within_the_watchdog(&queue, shutdown, consumers.join_all()).await.concat();
+        within_the_watchdog(
+            &queue,
+            "the producers, which see the shutdown,",
+            producers.join_all(),
+        )
+        .await;
+        let runs = within_the_watchdog(&queue, shutdown, consumers.join_all())
+            .await
+            .concat();
         assert!(runs.iter().all(|(_, late)| !late), "{shutdown:?}");
         let stats = queue.stats();
-        assert_eq!(stats.adds + stats.rejected, added.load(Ordering::Relaxed) as u64, "every add did one or the other");
+        assert_eq!(
+            stats.adds + stats.rejected,
+            added.load(Ordering::Relaxed) as u64,
+            "every add did one or the other"
+        );
         if shutdown != Shutdown::Close {
-            assert_eq!(runs.len() as u64, stats.adds, "{shutdown:?}: what was accepted ran");
+            assert_eq!(
+                runs.len() as u64,
+                stats.adds,
+                "{shutdown:?}: what was accepted ran"
+            );
         }
     }
 }
 
-fn consume<K: steersman::workqueue::Key>(queue: &WorkQueue<K>, consumers: usize) -> JoinSet<Vec<K>> {
+fn consume<K: steersman::workqueue::Key>(
+    queue: &WorkQueue<K>,
+    consumers: usize,
+) -> JoinSet<Vec<K>> {
     let mut tasks = JoinSet::new();
     for _ in 0..consumers {
         let queue = queue.clone();

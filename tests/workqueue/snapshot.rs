@@ -1,4 +1,4 @@
-//! Looking inside: every key, in every state.
+//! Tests of snapshots: every key, in every state.
 
 use crate::support::{ByHand, Random, at, because, ms, rate_limited, secs, soon, strict, take};
 use serde_json::json;
@@ -15,7 +15,11 @@ use tokio::time::advance;
 
 #[track_caller]
 fn entry<K: Key>(queue: &WorkQueue<K>, key: &K) -> Entry<K> {
-    let mut found: Vec<_> = queue.snapshot().into_iter().filter(|entry| entry.key == *key).collect();
+    let mut found: Vec<_> = queue
+        .snapshot()
+        .into_iter()
+        .filter(|entry| entry.key == *key)
+        .collect();
     assert_eq!(found.len(), 1, "once");
     found.remove(0)
 }
@@ -26,34 +30,50 @@ fn an_empty_queue_has_an_empty_snapshot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ready_key_shows_since_when() {
+async fn a_ready_key_has_its_waiting_time() {
     let queue = strict();
-    queue.add_with("a", Add { after: Some(ms(10)), reason: Some("created".into()), ..at(7) });
+    queue.add_with(
+        "a",
+        Add {
+            after: Some(ms(10)),
+            reason: Some("created".into()),
+            ..at(7)
+        },
+    );
     advance(ms(10)).await;
     assert_eq!(queue.len(), 1);
     advance(ms(5)).await;
     let a = entry(&queue, &"a");
     assert_eq!(a.state, EntryState::Ready { ready_ago: ms(5) });
-    assert_eq!((a.priority, a.added_ago, a.attempts), (Priority(7), ms(15), 0));
+    assert_eq!(
+        (a.priority, a.added_ago, a.attempts),
+        (Priority(7), ms(15), 0)
+    );
     assert_eq!((a.last_error, a.reasons), (None, vec!["created".into()]));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delayed_key_shows_how_long_it_still_waits() {
+async fn a_delayed_key_has_its_remaining_delay() {
     let queue = strict();
     queue.add_after("a", secs(2));
     advance(ms(500)).await;
     let a = entry(&queue, &"a");
-    assert_eq!((a.state, a.added_ago), (EntryState::Delayed { ready_in: ms(1500) }, ms(500)));
+    assert_eq!(
+        (a.state, a.added_ago),
+        (EntryState::Delayed { ready_in: ms(1500) }, ms(500))
+    );
 }
 
-/// "Due keys are found when someone gets, asks for the length or looks inside."
+/// Inspecting the queue makes due keys ready, as `get` and `len` do.
 #[tokio::test(start_paused = true)]
-async fn a_key_whose_time_has_come_is_shown_as_ready() {
+async fn a_due_key_is_shown_as_ready() {
     let queue = strict();
     queue.add_after("a", secs(2));
     advance(secs(3)).await;
-    assert_eq!(entry(&queue, &"a").state, EntryState::Ready { ready_ago: secs(1) });
+    assert_eq!(
+        entry(&queue, &"a").state,
+        EntryState::Ready { ready_ago: secs(1) }
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -62,24 +82,58 @@ async fn a_parked_key_whose_bound_has_passed_is_shown_as_ready() {
     queue.add("a");
     take(&queue).park_for(secs(2));
     advance(secs(3)).await;
-    assert_eq!(entry(&queue, &"a").state, EntryState::Ready { ready_ago: secs(1) });
+    assert_eq!(
+        entry(&queue, &"a").state,
+        EntryState::Ready { ready_ago: secs(1) }
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_running_key_shows_its_worker_and_whether_it_runs_again() {
+async fn a_running_key_has_its_worker_and_whether_it_runs_again() {
     let queue = strict();
-    queue.add_with("a", Add { reason: Some("one".into()), ..at(5) });
+    queue.add_with(
+        "a",
+        Add {
+            reason: Some("one".into()),
+            ..at(5)
+        },
+    );
     advance(ms(3)).await;
     let item = take(&queue);
     advance(ms(4)).await;
     let a = entry(&queue, &"a");
-    assert_eq!(a.state, EntryState::Running { worker: 0, started_ago: ms(4), again: false, again_in: None });
-    assert_eq!((a.priority, a.added_ago, a.reasons), (Priority(5), ms(7), vec!["one".into()]));
+    assert_eq!(
+        a.state,
+        EntryState::Running {
+            worker: 0,
+            started_ago: ms(4),
+            again: false,
+            again_in: None
+        }
+    );
+    assert_eq!(
+        (a.priority, a.added_ago, a.reasons),
+        (Priority(5), ms(7), vec!["one".into()])
+    );
 
-    queue.add_with("a", Add { reason: Some("two".into()), ..at(3) });
+    queue.add_with(
+        "a",
+        Add {
+            reason: Some("two".into()),
+            ..at(3)
+        },
+    );
     advance(ms(2)).await;
     let a = entry(&queue, &"a");
-    assert_eq!(a.state, EntryState::Running { worker: 0, started_ago: ms(6), again: true, again_in: None });
+    assert_eq!(
+        a.state,
+        EntryState::Running {
+            worker: 0,
+            started_ago: ms(6),
+            again: true,
+            again_in: None
+        }
+    );
     assert_eq!(
         (a.priority, a.added_ago, a.reasons),
         (Priority(3), ms(2), vec!["two".into()]),
@@ -89,21 +143,45 @@ async fn a_running_key_shows_its_worker_and_whether_it_runs_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_running_key_whose_next_run_was_cancelled_shows_what_it_was_handed_out_with() {
+async fn a_running_key_keeps_its_data_after_its_next_run_was_cancelled() {
     let queue = strict();
-    queue.add_with("a", Add { reason: Some("one".into()), ..at(5) });
+    queue.add_with(
+        "a",
+        Add {
+            reason: Some("one".into()),
+            ..at(5)
+        },
+    );
     advance(ms(3)).await;
     let item = take(&queue);
-    queue.add_with("a", Add { reason: Some("two".into()), ..at(9) });
+    queue.add_with(
+        "a",
+        Add {
+            reason: Some("two".into()),
+            ..at(9)
+        },
+    );
     assert!(queue.cancel(&"a"));
     let a = entry(&queue, &"a");
-    assert_eq!(a.state, EntryState::Running { worker: 0, started_ago: ms(0), again: false, again_in: None });
-    assert_eq!((a.priority, a.reasons), (Priority(5), vec!["one".into()]), "it only runs");
+    assert_eq!(
+        a.state,
+        EntryState::Running {
+            worker: 0,
+            started_ago: ms(0),
+            again: false,
+            again_in: None
+        }
+    );
+    assert_eq!(
+        (a.priority, a.reasons),
+        (Priority(5), vec!["one".into()]),
+        "it only runs"
+    );
     drop(item);
 }
 
 #[test]
-fn running_keys_have_different_workers_and_numbers_are_used_again() {
+fn worker_numbers_are_unique_and_reused() {
     let queue = strict();
     queue.add_all(0..20, Add::default());
     let worker = |key: u32| match entry(&queue, &key).state {
@@ -133,13 +211,23 @@ async fn a_failing_key_shows_attempts_and_last_error_until_it_succeeds() {
         item.set_error(error);
         item.finish(Outcome::requeue());
         let a = entry(&queue, &"a");
-        assert_eq!((a.attempts, a.last_error.as_deref()), (attempts, Some(error)));
+        assert_eq!(
+            (a.attempts, a.last_error.as_deref()),
+            (attempts, Some(error))
+        );
     }
-    // A run without an error of its own that does not succeed leaves the last one.
-    soon(queue.get()).await.expect("open").finish(Outcome::requeue());
+    // An unsuccessful run without an error of its own keeps the previous error.
+    soon(queue.get())
+        .await
+        .expect("open")
+        .finish(Outcome::requeue());
     assert_eq!(entry(&queue, &"a").last_error.as_deref(), Some("second"));
     let mut item = soon(queue.get()).await.expect("open");
-    assert_eq!(entry(&queue, &"a").last_error.as_deref(), Some("second"), "while it runs, too");
+    assert_eq!(
+        entry(&queue, &"a").last_error.as_deref(),
+        Some("second"),
+        "while it runs, too"
+    );
     queue.add("a");
     item.set_error("gone with the success");
     item.finish(Outcome::done());
@@ -160,7 +248,7 @@ async fn forget_removes_the_last_error() {
 }
 
 #[test]
-fn an_error_does_not_pass_to_the_next_key_in_the_same_place() {
+fn a_reused_slot_has_no_error_of_the_previous_key() {
     let queue = strict();
     queue.add("a");
     let mut item = take(&queue);
@@ -173,7 +261,7 @@ fn an_error_does_not_pass_to_the_next_key_in_the_same_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_remembered_for_its_attempts_alone_is_idle() {
+async fn a_key_with_only_failed_attempts_is_idle() {
     let queue = strict();
     queue.add_with("a", rate_limited());
     assert!(queue.cancel(&"a"));
@@ -181,8 +269,11 @@ async fn a_key_remembered_for_its_attempts_alone_is_idle() {
     assert_eq!((a.state, a.attempts), (EntryState::Idle, 1));
 }
 
-/// A queue with a key in every state, named by it.
-async fn one_of_each() -> (WorkQueue<&'static str>, steersman::workqueue::Item<&'static str>) {
+/// Creates a queue with one key per state, named after the state.
+async fn one_of_each() -> (
+    WorkQueue<&'static str>,
+    steersman::workqueue::Item<&'static str>,
+) {
     let queue = strict();
     queue.add("idle");
     take(&queue).finish(Outcome::requeue());
@@ -198,18 +289,28 @@ async fn one_of_each() -> (WorkQueue<&'static str>, steersman::workqueue::Item<&
     queue.add("running");
     let running = take(&queue);
     queue.add_after("delayed", secs(8));
-    queue.add_with("ready", Add { reason: Some("created".into()), ..at(100) });
+    queue.add_with(
+        "ready",
+        Add {
+            reason: Some("created".into()),
+            ..at(100)
+        },
+    );
     advance(ms(500)).await;
     (queue, running)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_snapshot_is_json_for_people_and_tools() {
+async fn a_snapshot_serializes_to_json() {
     let (queue, running) = one_of_each().await;
     let json = serde_json::to_value(queue.snapshot()).expect("serialisable");
     let of = |key: &str| {
         let entries = json.as_array().expect("a list");
-        entries.iter().find(|entry| entry["key"] == key).cloned().expect("every key is there")
+        entries
+            .iter()
+            .find(|entry| entry["key"] == key)
+            .cloned()
+            .expect("every key is there")
     };
     assert_eq!(json.as_array().map(Vec::len), Some(6));
     assert_eq!(
@@ -234,7 +335,11 @@ async fn a_snapshot_is_json_for_people_and_tools() {
         ("parked", "parked", "reasons", json!(["waits"])),
         ("idle", "idle", "attempts", json!(1)),
     ] {
-        assert_eq!((&of(key)["state"], &of(key)[field]), (&json!(state), &value), "{key}");
+        assert_eq!(
+            (&of(key)["state"], &of(key)[field]),
+            (&json!(state), &value),
+            "{key}"
+        );
     }
     drop(running);
 }
@@ -247,7 +352,10 @@ async fn an_error_is_text_in_json() {
     item.set_error(String::from("no such host"));
     item.finish(Outcome::requeue());
     let json = serde_json::to_value(queue.snapshot()).expect("serialisable");
-    assert_eq!((&json[0]["last_error"], &json[0]["ready_in"]), (&json!("no such host"), &json!(0.005)));
+    assert_eq!(
+        (&json[0]["last_error"], &json[0]["ready_in"]),
+        (&json!("no such host"), &json!(0.005))
+    );
 }
 
 #[test]
@@ -257,26 +365,40 @@ fn a_snapshot_of_many_keys_has_each_of_them_once() {
     for key in (0..5000).step_by(3) {
         queue.cancel(&key);
     }
-    let keys: Vec<u32> = queue.snapshot().into_iter().map(|entry| entry.key).collect();
+    let keys: Vec<u32> = queue
+        .snapshot()
+        .into_iter()
+        .map(|entry| entry.key)
+        .collect();
     let distinct: HashSet<u32> = keys.iter().copied().collect();
     assert_eq!(keys.len(), distinct.len());
     assert_eq!(distinct, (0..5000).filter(|key| key % 3 != 0).collect());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn while_keys_come_and_go_each_is_shown_at_most_once_and_those_that_stay_are_shown() {
+async fn a_snapshot_during_changes_has_each_key_at_most_once() {
     let queue: WorkQueue<u32> = strict();
     let stop = Arc::new(AtomicBool::new(false));
-    // These stay, in the middle of the others.
+    // These keys stay, and are spread over the table.
     for key in 0..600 {
-        let after = if key % 2 == 0 { secs(3600) } else { Duration::ZERO };
-        queue.add_with(key, Add { after: Some(after), ..at(-5) });
+        let after = if key % 2 == 0 {
+            secs(3600)
+        } else {
+            Duration::ZERO
+        };
+        queue.add_with(
+            key,
+            Add {
+                after: Some(after),
+                ..at(-5)
+            },
+        );
     }
     let busy: Vec<_> = (0..3u32)
         .map(|n| {
             let (queue, stop) = (queue.clone(), stop.clone());
             tokio::task::spawn_blocking(move || {
-                // Of so many that one that comes back finds its slot taken, and gets another.
+                // Enough keys that one that is added again finds its slot taken and gets another.
                 let mut random = Random::new(n.into());
                 while !stop.load(Ordering::Relaxed) {
                     let key = 10_000 + random.below(3000) as u32;
@@ -303,7 +425,7 @@ async fn while_keys_come_and_go_each_is_shown_at_most_once_and_those_that_stay_a
     assert_eq!((twice, missing), (0, 0));
 }
 
-/// A key at whose copy a millisecond passes.
+/// Key whose `clone` advances the time by a millisecond.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Slow(u32);
 
@@ -314,7 +436,7 @@ impl Clone for Slow {
     }
 }
 
-/// The clock is read before each slice; so keys that show the same age were read under one lock.
+/// The clock is read once per slice, so keys with equal ages were read under one lock.
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_reads_few_keys_under_one_lock() {
     let queue = strict();
@@ -324,5 +446,8 @@ async fn a_snapshot_reads_few_keys_under_one_lock() {
         *of_one_slice.entry(entry.added_ago).or_default() += 1;
     }
     assert_eq!(of_one_slice.values().sum::<u32>(), 1000);
-    assert!(of_one_slice.values().all(|keys| *keys <= 64), "{of_one_slice:?}");
+    assert!(
+        of_one_slice.values().all(|keys| *keys <= 64),
+        "{of_one_slice:?}"
+    );
 }

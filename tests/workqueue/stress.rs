@@ -1,4 +1,6 @@
-//! Many threads at once. The gate runs a fixed number of rounds, which take about a second for each test.
+//! Stress tests with many threads.
+//!
+//! By default, each test runs a fixed number of rounds, which take about a second.
 
 mod fuzz;
 mod wakes;
@@ -9,18 +11,26 @@ use steersman::workqueue::{Key, WorkQueue};
 use steersman_testkit::{Seeds, Test};
 use tokio::runtime;
 
-/// Runs `round` for each seed of `test`, on a runtime with several threads. The gate runs `count` rounds.
+/// Runs `round` for each seed of `test` on a multi-threaded runtime.
+///
+/// By default, there are `count` rounds.
 fn on_threads<F: Future<Output = ()>>(test: Test, count: u64, mut round: impl FnMut(u64) -> F) {
-    let runtime = runtime::Builder::new_multi_thread().worker_threads(4).enable_time().build().expect("a runtime");
+    let runtime = runtime::Builder::new_multi_thread()
+        .worker_threads(4)
+        .enable_time()
+        .build()
+        .expect("a runtime");
     for seed in Seeds::new(test, count) {
         runtime.block_on(round(seed));
     }
 }
 
-/// Only a lost wake-up or a deadlock takes that long.
+/// Only a lost wakeup or a deadlock takes this long.
 const WATCHDOG: Duration = secs(30);
 
-/// The outcome, or a look inside the queue that does not get there.
+/// Returns the output of `future`.
+///
+/// Panics with a snapshot of the queue after the timeout.
 pub(crate) async fn within_the_watchdog<K: Key, T>(
     queue: &WorkQueue<K>,
     what: impl Debug,

@@ -1,4 +1,4 @@
-//! What the tests share: queues, polling by hand, random numbers.
+//! Helpers of the work queue tests: queues, pollable futures, random numbers.
 
 use std::{
     future::Future,
@@ -17,10 +17,10 @@ pub(crate) const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// So short that nothing happens in it.
+/// Shortest possible step of time.
 pub(crate) const NANOSECOND: Duration = Duration::from_nanos(1);
 
-/// Up to the last nanosecond before `delay` has passed.
+/// Returns `delay` less one nanosecond.
 #[track_caller]
 pub(crate) fn nearly(delay: Duration) -> Duration {
     delay.checked_sub(NANOSECOND).expect("a delay")
@@ -30,44 +30,63 @@ pub(crate) const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// A queue without the share of lower priorities, as upstream's.
+/// Creates a queue without a share for lower priorities, as in controller-runtime.
 pub(crate) fn strict<K: Key>() -> WorkQueue<K> {
     with_share(0)
 }
 
 pub(crate) fn with_share<K: Key>(share: u32) -> WorkQueue<K> {
-    WorkQueue::new(QueueOptions { share, ..QueueOptions::default() })
+    WorkQueue::new(QueueOptions {
+        share,
+        ..QueueOptions::default()
+    })
 }
 
 pub(crate) fn with_limiter<K: Key>(limiter: Limiter<K>) -> WorkQueue<K> {
-    WorkQueue::new(QueueOptions { limiter, ..QueueOptions::default() })
+    WorkQueue::new(QueueOptions {
+        limiter,
+        ..QueueOptions::default()
+    })
 }
 
-/// Add at a priority.
+/// Returns options to add at a priority.
 pub(crate) fn at(priority: i32) -> Add {
-    Add { priority: Some(Priority(priority)), ..Add::default() }
+    Add {
+        priority: Some(Priority(priority)),
+        ..Add::default()
+    }
 }
 
-/// Add after a delay that replaces a pending one.
+/// Returns options to add after a delay that replaces a pending one.
 pub(crate) fn replace(after: Duration) -> Add {
-    Add { after: Some(after), replace_timer: true, ..Add::default() }
+    Add {
+        after: Some(after),
+        replace_timer: true,
+        ..Add::default()
+    }
 }
 
 pub(crate) fn rate_limited() -> Add {
-    Add { rate_limited: true, ..Add::default() }
+    Add {
+        rate_limited: true,
+        ..Add::default()
+    }
 }
 
 pub(crate) fn because(reason: &str) -> Add {
-    Add { reason: Some(reason.into()), ..Add::default() }
+    Add {
+        reason: Some(reason.into()),
+        ..Add::default()
+    }
 }
 
-/// The next key, which must be there.
+/// Returns the next key, which must be ready.
 #[track_caller]
 pub(crate) fn take<K: Key>(queue: &WorkQueue<K>) -> Item<K> {
     queue.try_get().expect("a key should be ready")
 }
 
-/// The next key, which must be `key`; its run ends at once.
+/// Takes and finishes the next key, which must be `key`.
 #[track_caller]
 pub(crate) fn run<K: Key>(queue: &WorkQueue<K>, key: &K) {
     let item = take(queue);
@@ -75,7 +94,7 @@ pub(crate) fn run<K: Key>(queue: &WorkQueue<K>, key: &K) {
     item.finish(Outcome::done());
 }
 
-/// Everything that is ready, in the order in which it is handed out; each run ends before the next begins.
+/// Runs all ready keys one after another, and returns them in order.
 pub(crate) fn run_all<K: Key>(queue: &WorkQueue<K>) -> Vec<K> {
     std::iter::from_fn(|| {
         let item = queue.try_get()?;
@@ -90,15 +109,21 @@ pub(crate) fn reasons<K: Key>(item: &Item<K>) -> Vec<String> {
     item.reasons().iter().map(ToString::to_string).collect()
 }
 
-/// What happens after `start` happens `delay` later, or within tokio's millisecond after that.
+/// Asserts that `delay` has passed since `start`.
+///
+/// Tolerates the millisecond of tokio's timer.
 #[track_caller]
 pub(crate) fn assert_elapsed(start: Instant, delay: Duration) {
     let elapsed = start.elapsed();
-    assert!((delay..=delay + ms(1)).contains(&elapsed), "{elapsed:?} instead of {delay:?}");
+    assert!(
+        (delay..=delay + ms(1)).contains(&elapsed),
+        "{elapsed:?} instead of {delay:?}"
+    );
 }
 
-/// The output, unless `limit` passes first. tokio's timeout would poll the future a last time then, and find what a lost
-/// wake-up kept from it.
+/// Returns the output, unless `limit` passes first.
+///
+/// Unlike tokio's timeout, it does not poll the future a last time, which would hide a lost wakeup.
 pub(crate) async fn within<F: IntoFuture>(limit: Duration, future: F) -> Option<F::Output> {
     tokio::select! {
         biased;
@@ -107,14 +132,20 @@ pub(crate) async fn within<F: IntoFuture>(limit: Duration, future: F) -> Option<
     }
 }
 
-/// On paused time: what comes, if it ever comes. Otherwise the test fails, instead of hanging.
+/// Returns the output, on paused time.
+///
+/// Fails the test instead of hanging if the future never completes.
 #[track_caller]
 pub(crate) fn soon<F: IntoFuture>(future: F) -> impl Future<Output = F::Output> {
     let caller = std::panic::Location::caller();
-    async move { within(Duration::from_hours(10_000), future).await.unwrap_or_else(|| panic!("{caller}: it never comes")) }
+    async move {
+        within(Duration::from_hours(10_000), future)
+            .await
+            .unwrap_or_else(|| panic!("{caller}: it never comes"))
+    }
 }
 
-/// A future polled by hand, and whether it was woken since.
+/// Future that is polled by hand, and a counter of its wakeups.
 pub(crate) struct ByHand<F> {
     future: Pin<Box<F>>,
     wakes: Arc<Wakes>,
@@ -131,10 +162,13 @@ impl Wake for Wakes {
 
 impl<F: Future> ByHand<F> {
     pub(crate) fn new(future: F) -> Self {
-        Self { future: Box::pin(future), wakes: Arc::default() }
+        Self {
+            future: Box::pin(future),
+            wakes: Arc::default(),
+        }
     }
 
-    /// One that has been polled and waits.
+    /// Creates a future and polls it once, which must return pending.
     #[track_caller]
     pub(crate) fn waiting(future: F) -> Self {
         let mut this = Self::new(future);
@@ -142,14 +176,14 @@ impl<F: Future> ByHand<F> {
         this
     }
 
-    /// Poll it. Whoever is woken by this or later counts as woken.
+    /// Polls the future and resets the counter of wakeups.
     pub(crate) fn poll(&mut self) -> Poll<F::Output> {
         self.wakes.0.store(0, Ordering::Relaxed);
         let waker = Waker::from(self.wakes.clone());
         self.future.as_mut().poll(&mut Context::from_waker(&waker))
     }
 
-    /// Poll it; it must be ready.
+    /// Polls the future, which must be ready.
     #[track_caller]
     pub(crate) fn ready(&mut self) -> F::Output {
         match self.poll() {
@@ -163,7 +197,7 @@ impl<F: Future> ByHand<F> {
     }
 }
 
-/// Random numbers, the same for the same seed (`splitmix64`).
+/// Deterministic random numbers (`splitmix64`).
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -179,7 +213,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Below `end`.
+    /// Returns a number below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }

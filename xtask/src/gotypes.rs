@@ -1,47 +1,65 @@
-//! What Go's types say of their fields that the API description does not: which of them are left out when they are
-//! empty, and which are written even if nothing was given.
+//! Reads from Go's types how they are encoded, which the API description does not contain.
 //!
-//! Read from the `types.go` of the Go module `k8s.io/api` (Apache-2.0), by lines: those files are formatted, and have one
-//! field per line.
+//! For each field this is whether Go omits its zero value, and what Go writes otherwise. The source
+//! is `types.go` of the Go module `k8s.io/api` (Apache-2.0). It is parsed line by line, since these
+//! files are formatted with one field per line.
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, fs, path::Path};
 
-/// All that is declared in one package.
+/// Types of one Go package.
 #[derive(Default)]
 struct Package {
     structs: BTreeMap<String, Vec<Field>>,
-    /// Types that are another one by name.
+    /// Named types with their underlying types.
     names: BTreeMap<String, String>,
 }
 
 struct Field {
-    /// Empty if it is inlined.
+    /// JSON name. Empty for an inlined field.
     name: String,
     kind: String,
     omitempty: bool,
     omitzero: bool,
 }
 
-/// Adds to each definition of `api`'s packages `x-go-zero`, the fields that are left out when they are zero, and
-/// `x-go-written`, those that are always there, with what they are if nothing was given.
+/// Adds `x-go-zero` and `x-go-written` to each definition of a type in the packages of `api`.
+///
+/// `x-go-zero` lists the scalar fields whose zero value Go omits. `x-go-written` maps the fields
+/// that Go always writes to their zero values.
 pub(crate) fn annotate(definitions: &mut Map<String, Value>, api: &Path) -> Result<()> {
     let mut packages = BTreeMap::new();
     for (name, definition) in definitions.iter_mut() {
-        let Some(rest) = name.strip_prefix("io.k8s.api.") else { continue };
-        let [group, version, kind] = rest.split('.').collect::<Vec<_>>()[..] else { continue };
+        let Some(rest) = name.strip_prefix("io.k8s.api.") else {
+            continue;
+        };
+        let [group, version, kind] = rest.split('.').collect::<Vec<_>>()[..] else {
+            continue;
+        };
         let at = format!("{group}/{version}");
         if !packages.contains_key(&at) {
-            packages.insert(at.clone(), read(&api.join(&at).join("types.go"))?);
+            packages.insert(at.clone(), read_package(&api.join(&at).join("types.go"))?);
         }
         let core = "core/v1".to_owned();
         if !packages.contains_key(&core) {
-            packages.insert(core.clone(), read(&api.join(&core).join("types.go"))?);
+            packages.insert(
+                core.clone(),
+                read_package(&api.join(&core).join("types.go"))?,
+            );
         }
-        let (mut zero, mut written) = (Vec::new(), Map::new());
-        collect(&packages[&at], &packages[&core], kind, &mut zero, &mut written);
-        let definition = definition.as_object_mut().context("a definition is a map")?;
+        let mut zero = Vec::new();
+        let mut written = Map::new();
+        collect(
+            &packages[&at],
+            &packages[&core],
+            kind,
+            &mut zero,
+            &mut written,
+        );
+        let definition = definition
+            .as_object_mut()
+            .with_context(|| format!("the definition of {name} is not an object"))?;
         if !zero.is_empty() {
             definition.insert("x-go-zero".into(), zero.into());
         }
@@ -52,14 +70,20 @@ pub(crate) fn annotate(definitions: &mut Map<String, Value>, api: &Path) -> Resu
     Ok(())
 }
 
-fn collect(own: &Package, core: &Package, kind: &str, zero: &mut Vec<String>, written: &mut Map<String, Value>) {
+fn collect(
+    own: &Package,
+    core: &Package,
+    kind: &str,
+    zero: &mut Vec<String>,
+    written: &mut Map<String, Value>,
+) {
     for field in own.structs.get(kind).into_iter().flatten() {
         if field.name.is_empty() {
             collect(own, core, &field.kind, zero, written);
             continue;
         }
-        let Some(empty) = empty(own, core, &field.kind) else {
-            // A pointer, list or map: without `omitempty` it is written as null.
+        let Some(empty) = zero_value(own, core, &field.kind) else {
+            // Go writes a nil pointer, slice or map as null, unless the field has `omitempty`.
             if !field.omitempty && !field.omitzero {
                 written.insert(field.name.clone(), Value::Null);
             }
@@ -69,14 +93,14 @@ fn collect(own: &Package, core: &Package, kind: &str, zero: &mut Vec<String>, wr
         match (scalar, field.omitempty || field.omitzero) {
             (true, true) => zero.push(field.name.clone()),
             (false, _) if field.omitzero => {}
-            // `omitempty` does nothing for a struct.
+            // `omitempty` has no effect on a struct.
             _ => drop(written.insert(field.name.clone(), empty)),
         }
     }
 }
 
-/// How Go writes the zero value of a type that is held by value; `None` for what can be nil.
-fn empty(own: &Package, core: &Package, kind: &str) -> Option<Value> {
+/// Returns the JSON of a type's zero value, or `None` if the zero value is nil.
+fn zero_value(own: &Package, core: &Package, kind: &str) -> Option<Value> {
     match kind {
         "string" | "types.UID" => Some(json!("")),
         "bool" => Some(json!(false)),
@@ -92,15 +116,16 @@ fn empty(own: &Package, core: &Package, kind: &str) -> Option<Value> {
                 None => (own, kind),
             };
             match package.names.get(name) {
-                Some(other) => empty(package, core, other),
+                Some(other) => zero_value(package, core, other),
                 None => Some(json!({})),
             }
         }
     }
 }
 
-fn read(path: &Path) -> Result<Package> {
-    let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+fn read_package(path: &Path) -> Result<Package> {
+    let text =
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(parse(&text))
 }
 
@@ -111,10 +136,16 @@ fn parse(text: &str) -> Package {
         if line == "}" {
             open = None;
         } else if let Some(name) = &open {
-            package.structs.entry(name.clone()).or_default().extend(field(line));
+            package
+                .structs
+                .entry(name.clone())
+                .or_default()
+                .extend(parse_field(line));
         } else if let Some(rest) = line.strip_prefix("type ") {
             let mut words = rest.split_whitespace();
-            let (Some(name), Some(kind)) = (words.next(), words.next()) else { continue };
+            let (Some(name), Some(kind)) = (words.next(), words.next()) else {
+                continue;
+            };
             if kind == "struct" {
                 open = Some(name.into());
             } else {
@@ -125,21 +156,29 @@ fn parse(text: &str) -> Package {
     package
 }
 
-/// A line with a name, a type and tags that say what it is in JSON.
-fn field(line: &str) -> Option<Field> {
-    let (declared, tags) = line.trim().split_once('`').filter(|(declared, _)| !declared.starts_with("//"))?;
+/// Parses a line with a field that has a JSON tag.
+fn parse_field(line: &str) -> Option<Field> {
+    let (declared, tags) = line
+        .trim()
+        .split_once('`')
+        .filter(|(declared, _)| !declared.starts_with("//"))?;
     let (tag, _) = tags.split_once("json:\"")?.1.split_once('"')?;
     let mut tag = tag.split(',');
     let name = tag.next().filter(|name| *name != "-")?.to_owned();
     let flags: Vec<_> = tag.collect();
     let kind = declared.split_whitespace().last()?.to_owned();
-    // What every object has is not its type's business, nor is metadata.
+    // `apiVersion` and `kind` are the same for every object.
     if kind.ends_with("TypeMeta") {
         return None;
     }
     let inline = flags.contains(&"inline");
     let name = if inline { String::new() } else { name };
-    Some(Field { name, kind, omitempty: flags.contains(&"omitempty"), omitzero: flags.contains(&"omitzero") })
+    Some(Field {
+        name,
+        kind,
+        omitempty: flags.contains(&"omitempty"),
+        omitzero: flags.contains(&"omitzero"),
+    })
 }
 
 #[cfg(test)]
@@ -148,7 +187,7 @@ mod tests {
     use serde_json::{Map, json};
 
     #[test]
-    fn what_go_omits_and_what_it_writes() {
+    fn fields_are_omitted_or_written_as_their_tags_declare() {
         let package = parse(
             "type Policy string\n\
              type Inner struct {\n\tA string `json:\"a,omitempty\"`\n}\n\
@@ -165,9 +204,13 @@ mod tests {
              \tAt metav1.Time `json:\"at,omitempty\"`\n\
              }\n",
         );
-        let (mut zero, mut written) = (Vec::new(), Map::new());
+        let mut zero = Vec::new();
+        let mut written = Map::new();
         collect(&package, &package, "T", &mut zero, &mut written);
         assert_eq!(zero, ["a", "policy"]);
-        assert_eq!(json!(written), json!({"name": "", "rules": null, "spec": {}, "at": null}));
+        assert_eq!(
+            json!(written),
+            json!({"name": "", "rules": null, "spec": {}, "at": null})
+        );
     }
 }

@@ -1,18 +1,20 @@
-//! The project's own commands, run as `cargo xtask …`.
+//! Development commands of the project, run as `cargo xtask …`.
 //!
-//! - `test`: the gate; every check a change must pass, in order.
-//! - `soak`: random tests on new seeds, and fuzzing.
-//! - `bench`: our workloads beside the peers', in one table.
-//! - `envtest`: the real control plane, built when it is absent.
-//! - `conformance`: the embedded API server beside the real one.
-//! - `openapi`: the API server's table of built-in types.
+//! | command | does |
+//! |---|---|
+//! | `test` | runs every check that a change must pass |
+//! | `soak` | runs random tests with new seeds, and fuzz targets |
+//! | `bench` | measures this project and its peers |
+//! | `envtest` | builds the binaries of a real control plane |
+//! | `conformance` | compares the embedded API server with kube-apiserver |
+//! | `openapi` | generates the API server's table of built-in types |
 
 mod bench;
 mod conformance;
 mod deps;
 mod envtest;
 mod gotypes;
-mod leftovers;
+mod leaked_processes;
 mod openapi;
 mod process;
 mod progress;
@@ -24,7 +26,11 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", bin_name = "cargo xtask", about = "The project's own commands")]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    about = "Development commands of the project"
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -32,17 +38,17 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Check everything a change must pass: formatting, lints, docs, dependencies, tests
+    /// Run every check that a change must pass: formatting, lints, docs, dependencies, tests
     Test(test::Options),
-    /// Run random tests on new seeds, and fuzz
+    /// Run random tests with new seeds, and fuzz targets
     Soak(soak::Options),
-    /// Measure our workloads, and with --peers the same ones on the peers, in one table
+    /// Run benchmarks, with --peers also on other implementations, and print one table
     Bench(bench::Options),
-    /// Make the real control plane available: etcd, kube-apiserver, kube-controller-manager, kubectl
+    /// Build etcd, kube-apiserver, kube-controller-manager and kubectl, unless they are cached
     Envtest(envtest::Options),
-    /// Compare the embedded API server with the real one
+    /// Compare the embedded API server with kube-apiserver
     Conformance(conformance::Options),
-    /// Make the API server's table of built-in types from Kubernetes' API description
+    /// Generate the API server's table of built-in types from Kubernetes' API description
     Openapi(openapi::Options),
 }
 
@@ -57,7 +63,7 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
-        // The command has said what failed.
+        // The command has printed what failed.
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {error:#}");

@@ -1,16 +1,15 @@
-//! What a human watching sees: durations in words, and a line that says what runs now, on terminals only; of work that
-//! takes minutes a log gets a line now and then.
+//! Progress output: formatted durations, and a status line on terminals.
 
 use std::{
     io::{IsTerminal, Write, stderr},
     time::{Duration, Instant},
 };
 
-/// How often a log gets a line.
-const LOGGED: Duration = Duration::from_secs(30);
+/// Interval of status lines where standard error is not a terminal.
+const LOG_INTERVAL: Duration = Duration::from_secs(30);
 
-/// A duration as people say it: `0.3 s`, `12.3 s`, `3 min 12 s`, `1 h 02 min`.
-pub(crate) fn words(duration: Duration) -> String {
+/// Formats a duration: `0.3 s`, `12.3 s`, `3 min 12 s`, `1 h 02 min`.
+pub(crate) fn format_duration(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     // 59.96 would print as `60.0 s`.
     if seconds < 59.95 {
@@ -24,19 +23,21 @@ pub(crate) fn words(duration: Duration) -> String {
     }
 }
 
-/// `1 test`, `2 tests`.
-pub(crate) fn counted(count: usize, noun: &str) -> String {
+/// Formats a count with its noun: `1 test`, `2 tests`.
+pub(crate) fn pluralize(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// The line at the bottom of a terminal; nothing where standard error is not one.
+/// A line at the bottom of the terminal. Does nothing if standard error is not a terminal.
 pub(crate) struct StatusLine {
     terminal: bool,
 }
 
 impl StatusLine {
     pub(crate) fn new() -> Self {
-        Self { terminal: stderr().is_terminal() }
+        Self {
+            terminal: stderr().is_terminal(),
+        }
     }
 
     /// Replaces the line.
@@ -51,14 +52,16 @@ impl StatusLine {
 
     fn write(&self, text: &str) {
         if self.terminal {
-            // Decoration: failing to write it must not fail the command.
+            // A status line that cannot be written must not fail the command.
             let _ = stderr().write_all(text.as_bytes());
         }
     }
 }
 
-/// The same for work that takes minutes: where there is no terminal, its text is a line of the log every half minute, so
-/// that nobody takes it for hanging.
+/// A status line for work that takes minutes.
+///
+/// If standard error is not a terminal, it logs the text every half minute, so that the work does
+/// not look stuck.
 pub(crate) struct LongStatus {
     line: StatusLine,
     logged: Instant,
@@ -66,20 +69,23 @@ pub(crate) struct LongStatus {
 
 impl LongStatus {
     pub(crate) fn new() -> Self {
-        Self { line: StatusLine::new(), logged: Instant::now() }
+        Self {
+            line: StatusLine::new(),
+            logged: Instant::now(),
+        }
     }
 
-    /// Replaces the line, or logs it when it is time.
+    /// Replaces the line, or logs the text if the interval has passed.
     pub(crate) fn show(&mut self, text: &str) {
         self.line.show(text);
-        if !self.line.terminal && self.logged.elapsed() >= LOGGED {
+        if !self.line.terminal && self.logged.elapsed() >= LOG_INTERVAL {
             self.logged = Instant::now();
             eprintln!("{text}");
         }
     }
 
-    /// Puts a line that stays above the one that changes.
-    pub(crate) fn say(&mut self, text: &str) {
+    /// Prints a line that stays, above the status line.
+    pub(crate) fn print_line(&mut self, text: &str) {
         self.line.clear();
         self.logged = Instant::now();
         eprintln!("{text}");
@@ -91,13 +97,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_read_as_people_say_them() {
-        let said = |millis| words(Duration::from_millis(millis));
-        assert_eq!(said(250), "0.2 s");
-        assert_eq!(said(12_340), "12.3 s");
-        assert_eq!(said(59_990), "1 min 00 s");
-        assert_eq!(said(192_000), "3 min 12 s");
-        assert_eq!(said(3_720_000), "1 h 02 min");
-        assert_eq!([counted(1, "test"), counted(2, "test")], ["1 test", "2 tests"]);
+    fn durations_and_counts_are_formatted() {
+        let formatted = |millis| format_duration(Duration::from_millis(millis));
+        assert_eq!(formatted(250), "0.2 s");
+        assert_eq!(formatted(12_340), "12.3 s");
+        assert_eq!(formatted(59_990), "1 min 00 s");
+        assert_eq!(formatted(192_000), "3 min 12 s");
+        assert_eq!(formatted(3_720_000), "1 h 02 min");
+        assert_eq!(
+            [pluralize(1, "test"), pluralize(2, "test")],
+            ["1 test", "2 tests"]
+        );
     }
 }

@@ -1,35 +1,43 @@
-//! How long ago something was, the way `kubectl` says it: `5m`, `2d3h`.
+//! Ages in the format of `kubectl`: `5m`, `2d3h`.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// The age of a time stamp; `<unknown>` if there is none, `<invalid>` if it is no time.
+/// Returns the age of a timestamp: `<unknown>` if it is missing, `<invalid>` if it is invalid.
 pub(crate) fn age(at: &Value, now: Timestamp) -> String {
     match at.as_str() {
         None | Some("") => "<unknown>".into(),
-        Some(at) => at.parse().map_or_else(|_| "<invalid>".into(), |at| between(at, now)),
+        Some(at) => at
+            .parse()
+            .map_or_else(|_| "<invalid>".into(), |at| format_duration(at, now)),
     }
 }
 
-/// The time that passed, with two units where the smaller one still says something.
-pub(crate) fn between(from: Timestamp, to: Timestamp) -> String {
+/// Formats the time between two timestamps, with a second unit while the first is small.
+pub(crate) fn format_duration(from: Timestamp, to: Timestamp) -> String {
     let seconds = to.duration_since(from).as_secs();
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    let with_rest = |whole: i64, unit: char, rest: i64, rest_unit: char| {
-        if rest == 0 { format!("{whole}{unit}") } else { format!("{whole}{unit}{rest}{rest_unit}") }
+    let minutes = seconds / 60;
+    let hours = seconds / 3600;
+    let days = seconds / 86_400;
+    let two_units = |whole: i64, unit: char, rest: i64, rest_unit: char| {
+        if rest == 0 {
+            format!("{whole}{unit}")
+        } else {
+            format!("{whole}{unit}{rest}{rest_unit}")
+        }
     };
-    // Clocks differ a little: what was just now may seem to lie ahead.
+    // Clocks differ slightly, so a recent timestamp can be in the future.
     match seconds {
         ..-1 => "<invalid>".into(),
         -1 => "0s".into(),
         0..120 => format!("{seconds}s"),
-        _ if minutes < 10 => with_rest(minutes, 'm', seconds % 60, 's'),
+        _ if minutes < 10 => two_units(minutes, 'm', seconds % 60, 's'),
         _ if minutes < 180 => format!("{minutes}m"),
-        _ if hours < 8 => with_rest(hours, 'h', minutes % 60, 'm'),
+        _ if hours < 8 => two_units(hours, 'h', minutes % 60, 'm'),
         _ if hours < 48 => format!("{hours}h"),
-        _ if days < 8 => with_rest(days, 'd', hours % 24, 'h'),
+        _ if days < 8 => two_units(days, 'd', hours % 24, 'h'),
         _ if days < 2 * 365 => format!("{days}d"),
-        _ if days < 8 * 365 => with_rest(days / 365, 'y', days % 365, 'd'),
+        _ if days < 8 * 365 => two_units(days / 365, 'y', days % 365, 'd'),
         _ => format!("{}y", days / 365),
     }
 }
@@ -40,11 +48,11 @@ mod tests {
     use jiff::SignedDuration;
 
     #[test]
-    fn an_age_has_two_units_only_while_it_is_short_in_the_larger_one() {
+    fn an_age_has_two_units_while_the_first_is_small() {
         let start = Timestamp::from_second(1_000_000_000).unwrap();
         let hour = 3600;
         let day = 24 * hour;
-        for (seconds, shown) in [
+        for (seconds, expected) in [
             (-2, "<invalid>"),
             (-1, "0s"),
             (119, "119s"),
@@ -60,12 +68,15 @@ mod tests {
             (2 * 365 * day + day, "2y1d"),
             (9 * 365 * day + day, "9y"),
         ] {
-            assert_eq!(between(start, start + SignedDuration::from_secs(seconds)), shown);
+            assert_eq!(
+                format_duration(start, start + SignedDuration::from_secs(seconds)),
+                expected
+            );
         }
     }
 
     #[test]
-    fn a_missing_time_is_unknown_and_a_broken_one_invalid() {
+    fn a_missing_time_is_unknown_and_a_malformed_one_invalid() {
         let now = Timestamp::from_second(1_000_000_000).unwrap();
         assert_eq!(age(&Value::Null, now), "<unknown>");
         assert_eq!(age(&"yesterday".into(), now), "<invalid>");

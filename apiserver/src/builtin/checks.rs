@@ -1,24 +1,30 @@
-//! What is refused of kinds that say little: classes, claims, quotas, slices, routes.
+//! Validation of storage, scheduling, quota and network kinds.
 
 use super::cells::{items, text};
-use super::services::NO_ADDRESS;
-use super::validate::{at, bad_selector, one_of, port_number};
+use super::services::INVALID_ADDRESS;
+use super::validate::{at, label_selector, one_of, port_number};
 use crate::schema::quantity::{self, Quantity};
 use crate::status::{FieldError, FieldErrors};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
-/// The most that a class of one's own may count.
-const MOST_PRIORITY: i64 = 1_000_000_000;
+/// Highest value of a priority class that users create.
+const MAX_USER_PRIORITY: i64 = 1_000_000_000;
 
-/// A change of these is refused; what they would become is not told.
-fn kept(object: &Value, old: Option<&Value>, fields: &[&str]) -> FieldErrors {
-    let Some(old) = old else { return FieldErrors::new() };
-    let changed = fields.iter().filter(|field| object[**field] != old[**field]);
-    changed.map(|field| FieldError::invalid(*field, &Value::Null, "field is immutable")).collect()
+/// Rejects changes of fields, without the new value in the error.
+fn immutable_fields(object: &Value, old: Option<&Value>, fields: &[&str]) -> FieldErrors {
+    let Some(old) = old else {
+        return FieldErrors::new();
+    };
+    let changed = fields
+        .iter()
+        .filter(|field| object[**field] != old[**field]);
+    changed
+        .map(|field| FieldError::invalid(*field, &Value::Null, "field is immutable"))
+        .collect()
 }
 
-/// The error of an item's field, told with the way to the item.
+/// Prefixes the field of an error with the path of its parent.
 fn within(path: &str, error: Option<FieldError>) -> Option<FieldError> {
     error.map(|mut error| {
         error.field = format!("{path}.{}", error.field);
@@ -28,10 +34,14 @@ fn within(path: &str, error: Option<FieldError>) -> Option<FieldError> {
 
 pub(super) fn priority_class(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    let (name, value) = (text(object, "/metadata/name"), object["value"].as_i64().unwrap_or_default());
+    let name = text(object, "/metadata/name");
+    let value = object["value"].as_i64().unwrap_or_default();
     if let Some(old) = old {
         if object["value"] != old["value"] {
-            errors.push(FieldError::forbidden("value", "may not be changed in an update."));
+            errors.push(FieldError::forbidden(
+                "value",
+                "may not be changed in an update.",
+            ));
         }
         return errors;
     }
@@ -41,11 +51,16 @@ pub(super) fn priority_class(object: &Value, old: Option<&Value>) -> FieldErrors
              error: {name} is not a known system priority class"
         );
         errors.push(FieldError::forbidden("metadata.name", why));
-    } else if value > MOST_PRIORITY {
-        let why = format!("maximum allowed value of a user defined priority is {MOST_PRIORITY}");
+    } else if value > MAX_USER_PRIORITY {
+        let why =
+            format!("maximum allowed value of a user defined priority is {MAX_USER_PRIORITY}");
         errors.push(FieldError::forbidden("value", why));
     }
-    errors.extend(one_of(object, "preemptionPolicy", &["PreemptLowerPriority", "Never"]));
+    errors.extend(one_of(
+        object,
+        "preemptionPolicy",
+        &["PreemptLowerPriority", "Never"],
+    ));
     errors
 }
 
@@ -54,31 +69,55 @@ pub(super) fn storage_class(object: &Value, old: Option<&Value>) -> FieldErrors 
     if text(object, "/provisioner").is_empty() {
         errors.push(FieldError::required("provisioner", ""));
     }
-    errors.extend(kept(object, old, &["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"]));
+    errors.extend(immutable_fields(
+        object,
+        old,
+        &[
+            "parameters",
+            "provisioner",
+            "reclaimPolicy",
+            "volumeBindingMode",
+        ],
+    ));
     errors
 }
 
-const MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+const MODES: &[&str] = &[
+    "ReadOnlyMany",
+    "ReadWriteMany",
+    "ReadWriteOnce",
+    "ReadWriteOncePod",
+];
 
 pub(super) fn volume_claim(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let modes = items(object, "/spec/accessModes");
     if modes.is_empty() {
-        errors.push(FieldError::required("spec.accessModes", "at least 1 access mode is required"));
+        errors.push(FieldError::required(
+            "spec.accessModes",
+            "at least 1 access mode is required",
+        ));
     }
-    for mode in modes.iter().filter(|mode| mode.as_str().is_none_or(|mode| !MODES.contains(&mode))) {
+    for mode in modes
+        .iter()
+        .filter(|mode| mode.as_str().is_none_or(|mode| !MODES.contains(&mode)))
+    {
         errors.push(FieldError::not_supported("spec.accessModes", mode, MODES));
     }
     let storage = at(object, "spec.resources.requests.storage");
-    match quantity::of(storage) {
+    match quantity::from_value(storage) {
         None => errors.push(FieldError::required("spec.resources[storage]", "")),
         Some(amount) if amount.is_zero() || amount.is_negative() => {
-            errors.push(FieldError::invalid("spec.resources[storage]", storage, "must be greater than zero"));
+            errors.push(FieldError::invalid(
+                "spec.resources[storage]",
+                storage,
+                "must be greater than zero",
+            ));
         }
         Some(_) => {}
     }
     errors.extend(one_of(object, "spec.volumeMode", &["Block", "Filesystem"]));
-    let fixed = |claim: &Value| {
+    let immutable_spec = |claim: &Value| {
         let mut spec = claim["spec"].clone();
         if let Some(spec) = spec.as_object_mut() {
             spec.retain(|field, _| field != "volumeName" || claim["status"]["phase"] == "Bound");
@@ -89,9 +128,8 @@ pub(super) fn volume_claim(object: &Value, old: Option<&Value>) -> FieldErrors {
         }
         spec
     };
-    if old.is_some_and(|old| fixed(old) != fixed(object)) {
-        let why =
-            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+    if old.is_some_and(|old| immutable_spec(old) != immutable_spec(object)) {
+        let why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
         errors.push(FieldError::forbidden("spec", why));
     }
     errors
@@ -107,9 +145,13 @@ pub(super) fn volume(object: &Value, _: Option<&Value>) -> FieldErrors {
         errors.push(FieldError::required("spec.capacity", ""));
     }
     if capacity.get("storage").is_none() {
-        errors.push(FieldError::not_supported("spec.capacity", capacity, ["storage"]));
+        errors.push(FieldError::not_supported(
+            "spec.capacity",
+            capacity,
+            ["storage"],
+        ));
     }
-    let plain = [
+    let common_fields = [
         "accessModes",
         "capacity",
         "claimRef",
@@ -121,51 +163,87 @@ pub(super) fn volume(object: &Value, _: Option<&Value>) -> FieldErrors {
         "volumeMode",
     ];
     let fields = object["spec"].as_object().into_iter().flatten();
-    if fields.filter(|(field, _)| !plain.contains(&field.as_str())).count() == 0 {
+    if fields
+        .filter(|(field, _)| !common_fields.contains(&field.as_str()))
+        .count()
+        == 0
+    {
         errors.push(FieldError::required("spec", "must specify a volume type"));
     }
     errors
 }
 
-/// Amounts are not negative, and what is counted is counted in whole numbers.
+/// Validates a quota: amounts are not negative, and counts are whole numbers.
 pub(super) fn quota(object: &Value, _: Option<&Value>) -> FieldErrors {
-    let counted = ["pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "configmaps"];
-    let also = ["persistentvolumeclaims", "services.nodeports", "services.loadbalancers"];
+    let counted = [
+        "pods",
+        "services",
+        "replicationcontrollers",
+        "resourcequotas",
+        "secrets",
+        "configmaps",
+    ];
+    let counted_parts = [
+        "persistentvolumeclaims",
+        "services.nodeports",
+        "services.loadbalancers",
+    ];
     let mut errors = FieldErrors::new();
     for (name, value) in at(object, "spec.hard").as_object().into_iter().flatten() {
-        let Some(amount) = quantity::of(value) else { continue };
+        let Some(amount) = quantity::from_value(value) else {
+            continue;
+        };
         let field = format!("spec.hard[{name}]");
         if amount.is_negative() {
-            errors.push(FieldError::invalid(&*field, value, "must be greater than or equal to 0"));
+            errors.push(FieldError::invalid(
+                &*field,
+                value,
+                "must be greater than or equal to 0",
+            ));
         }
-        let whole = counted.contains(&name.as_str()) || also.contains(&name.as_str()) || name.starts_with("count/");
-        if whole && !amount.is_whole() {
+        let is_count = counted.contains(&name.as_str())
+            || counted_parts.contains(&name.as_str())
+            || name.starts_with("count/");
+        if is_count && !amount.is_whole() {
             errors.push(FieldError::invalid(field, value, "must be an integer"));
         }
     }
     errors
 }
 
-/// What is least is not above what is most, nor above what is given.
+/// Checks that minimums do not exceed maximums and defaults.
 pub(super) fn limit_range(object: &Value, _: Option<&Value>) -> FieldErrors {
     let mut errors = FieldErrors::new();
     for (index, item) in items(object, "/spec/limits").iter().enumerate() {
         for (name, value) in item["min"].as_object().into_iter().flatten() {
-            let amount = |list: &str| -> Option<Quantity> { quantity::of(item.get(list)?.get(name)?) };
-            let Some(least) = quantity::of(value) else { continue };
+            let amount = |list: &str| -> Option<Quantity> {
+                quantity::from_value(item.get(list)?.get(name)?)
+            };
+            let Some(min) = quantity::from_value(value) else {
+                continue;
+            };
             let field = |list: &str| format!("spec.limits[{index}].{list}[{name}]");
-            let shown = |amount: Quantity| json!(amount.to_string());
-            if let Some(most) = amount("max").filter(|most| least > *most) {
-                let why = format!("min value {least} is greater than max value {most}");
-                errors.push(FieldError::invalid(field("min"), &shown(least), why));
+            let quantity_value = |amount: Quantity| json!(amount.to_string());
+            if let Some(max) = amount("max").filter(|max| min > *max) {
+                let why = format!("min value {min} is greater than max value {max}");
+                errors.push(FieldError::invalid(field("min"), &quantity_value(min), why));
             }
-            if let Some(asked) = amount("defaultRequest").filter(|asked| least > *asked) {
-                let why = format!("min value {least} is greater than default request value {asked}");
-                errors.push(FieldError::invalid(field("defaultRequest"), &shown(asked), why));
+            if let Some(request) = amount("defaultRequest").filter(|request| min > *request) {
+                let why =
+                    format!("min value {min} is greater than default request value {request}");
+                errors.push(FieldError::invalid(
+                    field("defaultRequest"),
+                    &quantity_value(request),
+                    why,
+                ));
             }
-            if let Some(given) = amount("default").filter(|given| least > *given) {
-                let why = format!("min value {least} is greater than default value {given}");
-                errors.push(FieldError::invalid(field("default"), &shown(least), why));
+            if let Some(default) = amount("default").filter(|default| min > *default) {
+                let why = format!("min value {min} is greater than default value {default}");
+                errors.push(FieldError::invalid(
+                    field("default"),
+                    &quantity_value(min),
+                    why,
+                ));
             }
         }
     }
@@ -181,10 +259,16 @@ pub(super) fn webhooks(object: &Value, _: Option<&Value>) -> FieldErrors {
             let why = format!("must specify one of {}", effects.join(", "));
             errors.push(FieldError::required(field("sideEffects"), why));
         } else {
-            errors.extend(within(&format!("webhooks[{index}]"), one_of(hook, "sideEffects", &effects)));
+            errors.extend(within(
+                &format!("webhooks[{index}]"),
+                one_of(hook, "sideEffects", &effects),
+            ));
         }
         let timeout = &hook["timeoutSeconds"];
-        if timeout.as_i64().is_some_and(|seconds| !(1..=30).contains(&seconds)) {
+        if timeout
+            .as_i64()
+            .is_some_and(|seconds| !(1..=30).contains(&seconds))
+        {
             let why = "the timeout value must be between 1 and 30 seconds";
             errors.push(FieldError::invalid(field("timeoutSeconds"), timeout, why));
         }
@@ -204,28 +288,35 @@ pub(super) fn webhooks(object: &Value, _: Option<&Value>) -> FieldErrors {
 pub(super) fn endpoints(object: &Value, _: Option<&Value>) -> FieldErrors {
     let mut errors = FieldErrors::new();
     for (index, subset) in items(object, "/subsets").iter().enumerate() {
-        for (place, address) in items(subset, "/addresses").iter().enumerate() {
-            let (ip, field) = (&address["ip"], format!("subsets[{index}].addresses[{place}].ip"));
+        for (position, address) in items(subset, "/addresses").iter().enumerate() {
+            let ip = &address["ip"];
+            let field = format!("subsets[{index}].addresses[{position}].ip");
             if ip.as_str().is_none_or(|ip| ip.parse::<IpAddr>().is_err()) {
-                errors.push(FieldError::invalid(&*field, ip, NO_ADDRESS));
+                errors.push(FieldError::invalid(&*field, ip, INVALID_ADDRESS));
                 errors.push(FieldError::invalid(field, ip, "must be a valid IP address"));
             }
         }
-        for (place, port) in items(subset, "/ports").iter().enumerate() {
-            errors.extend(port_number(&port["port"], &format!("subsets[{index}].ports[{place}].port")));
+        for (position, port) in items(subset, "/ports").iter().enumerate() {
+            errors.extend(port_number(
+                &port["port"],
+                &format!("subsets[{index}].ports[{position}].port"),
+            ));
         }
     }
     errors
 }
 
 pub(super) fn endpoint_slice(object: &Value, old: Option<&Value>) -> FieldErrors {
-    let mut errors = kept(object, old, &["addressType"]);
+    let mut errors = immutable_fields(object, old, &["addressType"]);
     if old.is_none() {
         errors.extend(one_of(object, "addressType", &["FQDN", "IPv4", "IPv6"]));
     }
     for (index, endpoint) in items(object, "/endpoints").iter().enumerate() {
         if items(endpoint, "/addresses").is_empty() {
-            errors.push(FieldError::required(format!("endpoints[{index}].addresses"), ""));
+            errors.push(FieldError::required(
+                format!("endpoints[{index}].addresses"),
+                "",
+            ));
         }
     }
     errors
@@ -239,8 +330,11 @@ pub(super) fn ingress(object: &Value, _: Option<&Value>) -> FieldErrors {
     }
     let mut errors = FieldErrors::new();
     for (index, rule) in rules.iter().enumerate() {
-        for (place, path) in items(rule, "/http/paths").iter().enumerate() {
-            errors.extend(ingress_path(path, &format!("spec.rules[{index}].http.paths[{place}]")));
+        for (position, path) in items(rule, "/http/paths").iter().enumerate() {
+            errors.extend(ingress_path(
+                path,
+                &format!("spec.rules[{index}].http.paths[{position}]"),
+            ));
         }
     }
     errors
@@ -249,10 +343,17 @@ pub(super) fn ingress(object: &Value, _: Option<&Value>) -> FieldErrors {
 fn ingress_path(path: &Value, field: &str) -> FieldErrors {
     let mut errors = FieldErrors::new();
     match text(path, "/pathType") {
-        "" => errors.push(FieldError::required(format!("{field}.pathType"), "pathType must be specified")),
+        "" => errors.push(FieldError::required(
+            format!("{field}.pathType"),
+            "pathType must be specified",
+        )),
         "Exact" | "Prefix" if !text(path, "/path").starts_with('/') => {
             let value = json!(text(path, "/path"));
-            errors.push(FieldError::invalid(format!("{field}.path"), &value, "must be an absolute path"));
+            errors.push(FieldError::invalid(
+                format!("{field}.path"),
+                &value,
+                "must be an absolute path",
+            ));
         }
         _ => {
             let kinds = ["Exact", "ImplementationSpecific", "Prefix"];
@@ -262,23 +363,29 @@ fn ingress_path(path: &Value, field: &str) -> FieldErrors {
     let service = &path["backend"]["service"];
     if !service.is_null() {
         if text(service, "/name").is_empty() {
-            errors.push(FieldError::required(format!("{field}.backend.service.name"), ""));
+            errors.push(FieldError::required(
+                format!("{field}.backend.service.name"),
+                "",
+            ));
         }
         let numbered = service["port"]["number"].as_i64().unwrap_or_default() != 0;
         if !numbered && text(service, "/port/name").is_empty() {
-            errors.push(FieldError::required(format!("{field}.backend"), "port name or number is required"));
+            errors.push(FieldError::required(
+                format!("{field}.backend"),
+                "port name or number is required",
+            ));
         }
     }
     errors
 }
 
 pub(super) fn network_policy(object: &Value, _: Option<&Value>) -> FieldErrors {
-    let mut errors = bad_selector(at(object, "spec.podSelector"), "spec.podSelector");
+    let mut errors = label_selector(at(object, "spec.podSelector"), "spec.podSelector");
     for (rules, peers) in [("ingress", "from"), ("egress", "to")] {
         for (index, rule) in items(object, &format!("/spec/{rules}")).iter().enumerate() {
-            for (place, peer) in items(rule, &format!("/{peers}")).iter().enumerate() {
+            for (position, peer) in items(rule, &format!("/{peers}")).iter().enumerate() {
                 if peer.as_object().is_none_or(serde_json::Map::is_empty) {
-                    let field = format!("spec.{rules}[{index}].{peers}[{place}]");
+                    let field = format!("spec.{rules}[{index}].{peers}[{position}]");
                     errors.push(FieldError::required(field, "must specify a peer"));
                 }
             }
@@ -287,7 +394,11 @@ pub(super) fn network_policy(object: &Value, _: Option<&Value>) -> FieldErrors {
     for (index, kind) in items(object, "/spec/policyTypes").iter().enumerate() {
         if kind != "Ingress" && kind != "Egress" {
             let field = format!("spec.policyTypes[{index}]");
-            errors.push(FieldError::not_supported(field, kind, ["Ingress", "Egress"]));
+            errors.push(FieldError::not_supported(
+                field,
+                kind,
+                ["Ingress", "Egress"],
+            ));
         }
     }
     errors
@@ -302,29 +413,41 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_asks_for_something_and_stays() {
+    fn a_claim_requests_storage_and_is_immutable() {
         let claim = |size: &str| {
             let spec = json!({"accessModes": ["ReadWriteOnce"], "volumeMode": "Block",
                 "resources": {"requests": {"storage": size}}});
             json!({"spec": spec})
         };
         assert!(volume_claim(&claim("1Gi"), Some(&claim("1Gi"))).is_empty());
-        assert_eq!(fields(volume_claim(&claim("0"), None)), ["spec.resources[storage]"]);
-        assert_eq!(fields(volume_claim(&claim("2Gi"), Some(&claim("1Gi")))), ["spec"]);
+        assert_eq!(
+            fields(volume_claim(&claim("0"), None)),
+            ["spec.resources[storage]"]
+        );
+        assert_eq!(
+            fields(volume_claim(&claim("2Gi"), Some(&claim("1Gi")))),
+            ["spec"]
+        );
     }
 
     #[test]
-    fn counts_are_whole() {
-        let hard = json!({"spec": {"hard": {"pods": "1500m", "requests.cpu": "1500m", "secrets": "-1"}}});
-        assert_eq!(fields(quota(&hard, None)), ["spec.hard[pods]", "spec.hard[secrets]"]);
+    fn counts_are_whole_numbers() {
+        let hard =
+            json!({"spec": {"hard": {"pods": "1500m", "requests.cpu": "1500m", "secrets": "-1"}}});
+        assert_eq!(
+            fields(quota(&hard, None)),
+            ["spec.hard[pods]", "spec.hard[secrets]"]
+        );
     }
 
     #[test]
-    fn a_path_leads_to_a_port() {
-        let path =
-            json!({"pathType": "Prefix", "path": "/", "backend": {"service": {"name": "s", "port": {"number": 1}}}});
+    fn an_ingress_path_has_a_type_and_a_backend_port() {
+        let path = json!({"pathType": "Prefix", "path": "/", "backend": {"service": {"name": "s", "port": {"number": 1}}}});
         assert!(ingress_path(&path, "p").is_empty());
         let path = json!({"backend": {"service": {"name": "s"}}});
-        assert_eq!(fields(ingress_path(&path, "p")), ["p.pathType", "p.backend"]);
+        assert_eq!(
+            fields(ingress_path(&path, "p")),
+            ["p.pathType", "p.backend"]
+        );
     }
 }

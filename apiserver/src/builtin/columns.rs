@@ -1,278 +1,398 @@
-//! What `kubectl get` shows of the built-in kinds, after their names.
+//! Columns that `kubectl get` prints for built-in kinds, after the name.
 
 use super::{cells, more_cells, pod_cells, rbac};
 use crate::clock::Clock;
 use crate::resource::{Cell, Column};
 use serde_json::Value;
 
-/// A column, as it can stand in a table.
-pub(super) struct Col {
+/// A column that can be declared as a constant.
+pub(super) struct ColumnSpec {
     name: &'static str,
     kind: &'static str,
     priority: i32,
-    cell: Source,
+    cell: CellSource,
 }
 
 #[derive(Clone, Copy)]
-enum Source {
+enum CellSource {
     Path(&'static str),
     Code(fn(&Value, &Clock) -> Value),
 }
 
-impl From<&Col> for Column {
-    fn from(col: &Col) -> Self {
+impl From<&ColumnSpec> for Column {
+    fn from(spec: &ColumnSpec) -> Self {
         Self {
-            name: col.name.into(),
-            kind: col.kind.into(),
+            name: spec.name.into(),
+            kind: spec.kind.into(),
             format: String::new(),
             description: String::new(),
-            priority: col.priority,
-            cell: match col.cell {
-                Source::Path(path) => Cell::Path(path.into()),
-                Source::Code(code) => Cell::Code(code),
+            priority: spec.priority,
+            cell: match spec.cell {
+                CellSource::Path(path) => Cell::Path(path.into()),
+                CellSource::Code(computed) => Cell::Code(computed),
             },
         }
     }
 }
 
-/// A text from the object.
-const fn text(name: &'static str, path: &'static str) -> Col {
-    Col { name, kind: "string", priority: 0, cell: Source::Path(path) }
+/// Returns a column with a text of the object.
+const fn text(name: &'static str, path: &'static str) -> ColumnSpec {
+    ColumnSpec {
+        name,
+        kind: "string",
+        priority: 0,
+        cell: CellSource::Path(path),
+    }
 }
 
-/// A number from the object.
-const fn number(name: &'static str, path: &'static str) -> Col {
-    Col { kind: "integer", ..text(name, path) }
+/// Returns a column with a number of the object.
+const fn number(name: &'static str, path: &'static str) -> ColumnSpec {
+    ColumnSpec {
+        kind: "integer",
+        ..text(name, path)
+    }
 }
 
-/// A text that code makes.
-const fn code(name: &'static str, code: fn(&Value, &Clock) -> Value) -> Col {
-    Col { name, kind: "string", priority: 0, cell: Source::Code(code) }
+/// Returns a column with a text that a function computes.
+const fn computed(name: &'static str, computed: fn(&Value, &Clock) -> Value) -> ColumnSpec {
+    ColumnSpec {
+        name,
+        kind: "string",
+        priority: 0,
+        cell: CellSource::Code(computed),
+    }
 }
 
-/// Shown only with `-o wide`.
-const fn wide(col: Col) -> Col {
-    Col { priority: 1, ..col }
+/// Makes a column print only with `-o wide`.
+const fn wide(spec: ColumnSpec) -> ColumnSpec {
+    ColumnSpec {
+        priority: 1,
+        ..spec
+    }
 }
 
-const OLD: Col = code("Age", cells::age);
-const CONTAINERS: Col = wide(code("Containers", cells::containers));
-const IMAGES: Col = wide(code("Images", cells::images));
-const SELECTOR: Col = wide(code("Selector", cells::selector));
+const AGE_COLUMN: ColumnSpec = computed("Age", cells::age);
+const CONTAINERS: ColumnSpec = wide(computed("Containers", cells::containers));
+const IMAGES: ColumnSpec = wide(computed("Images", cells::images));
+const SELECTOR: ColumnSpec = wide(computed("Selector", cells::selector));
 
-pub(super) const AGE: &[Col] = &[OLD];
-/// Of kinds for which the real server has no columns of their own.
-pub(super) const DEFINITION: &[Col] = &[
+pub(super) const AGE: &[ColumnSpec] = &[AGE_COLUMN];
+/// Columns of kinds for which the real server defines none.
+pub(super) const DEFINITION: &[ColumnSpec] = &[
     text("Scope", ".spec.scope"),
-    code("Versions", more_cells::served_versions),
-    Col { kind: "date", ..code("Created At", cells::created_at) },
+    computed("Versions", more_cells::served_versions),
+    ColumnSpec {
+        kind: "date",
+        ..computed("Created At", cells::created_at)
+    },
     wide(text("Group", ".spec.group")),
     wide(text("Kind", ".spec.names.kind")),
-    wide(code("ShortNames", more_cells::short_names)),
-    wide(Col { kind: "boolean", ..code("Established", more_cells::is_established) }),
+    wide(computed("ShortNames", more_cells::short_names)),
+    wide(ColumnSpec {
+        kind: "boolean",
+        ..computed("Established", more_cells::is_established)
+    }),
 ];
-pub(super) const CREATED_AT: &[Col] = &[Col { kind: "date", ..code("Created At", cells::created_at) }];
-pub(super) const CONFIG_MAP: &[Col] = &[code("Data", cells::data_count), OLD];
-pub(super) const SECRET: &[Col] = &[text("Type", ".type"), code("Data", cells::data_count), OLD];
-pub(super) const NAMESPACE: &[Col] = &[text("Status", ".status.phase"), OLD];
-pub(super) const ENDPOINTS: &[Col] = &[code("Endpoints", cells::endpoints), OLD];
-pub(super) const LEASE: &[Col] = &[text("Holder", ".spec.holderIdentity"), OLD];
+pub(super) const CREATED_AT: &[ColumnSpec] = &[ColumnSpec {
+    kind: "date",
+    ..computed("Created At", cells::created_at)
+}];
+pub(super) const CONFIG_MAP: &[ColumnSpec] = &[computed("Data", cells::data_count), AGE_COLUMN];
+pub(super) const SECRET: &[ColumnSpec] = &[
+    text("Type", ".type"),
+    computed("Data", cells::data_count),
+    AGE_COLUMN,
+];
+pub(super) const NAMESPACE: &[ColumnSpec] = &[text("Status", ".status.phase"), AGE_COLUMN];
+pub(super) const ENDPOINTS: &[ColumnSpec] = &[computed("Endpoints", cells::endpoints), AGE_COLUMN];
+pub(super) const LEASE: &[ColumnSpec] = &[text("Holder", ".spec.holderIdentity"), AGE_COLUMN];
 
-pub(super) const POD: &[Col] = &[
-    code("Ready", pod_cells::ready),
-    code("Status", pod_cells::status),
-    code("Restarts", pod_cells::restarts),
-    OLD,
-    wide(code("IP", pod_cells::ip)),
-    wide(code("Node", cells::pod_node)),
-    wide(code("Nominated Node", cells::pod_nominated_node)),
-    wide(code("Readiness Gates", pod_cells::gates)),
+pub(super) const POD: &[ColumnSpec] = &[
+    computed("Ready", pod_cells::ready),
+    computed("Status", pod_cells::status),
+    computed("Restarts", pod_cells::restarts),
+    AGE_COLUMN,
+    wide(computed("IP", pod_cells::ip)),
+    wide(computed("Node", cells::pod_node)),
+    wide(computed("Nominated Node", cells::pod_nominated_node)),
+    wide(computed("Readiness Gates", pod_cells::gates)),
 ];
-pub(super) const POD_TEMPLATE: &[Col] =
-    &[code("Containers", cells::containers), code("Images", cells::images), code("Pod Labels", cells::template_labels)];
-pub(super) const NODE: &[Col] = &[
-    code("Status", cells::node_status),
-    code("Roles", cells::node_roles),
-    OLD,
+pub(super) const POD_TEMPLATE: &[ColumnSpec] = &[
+    computed("Containers", cells::containers),
+    computed("Images", cells::images),
+    computed("Pod Labels", cells::template_labels),
+];
+pub(super) const NODE: &[ColumnSpec] = &[
+    computed("Status", cells::node_status),
+    computed("Roles", cells::node_roles),
+    AGE_COLUMN,
     text("Version", ".status.nodeInfo.kubeletVersion"),
-    wide(code("Internal-IP", cells::node_internal_ip)),
-    wide(code("External-IP", cells::node_external_ip)),
+    wide(computed("Internal-IP", cells::node_internal_ip)),
+    wide(computed("External-IP", cells::node_external_ip)),
     wide(text("OS-Image", ".status.nodeInfo.osImage")),
     wide(text("Kernel-Version", ".status.nodeInfo.kernelVersion")),
-    wide(text("Container-Runtime", ".status.nodeInfo.containerRuntimeVersion")),
+    wide(text(
+        "Container-Runtime",
+        ".status.nodeInfo.containerRuntimeVersion",
+    )),
 ];
-pub(super) const SERVICE: &[Col] = &[
+pub(super) const SERVICE: &[ColumnSpec] = &[
     text("Type", ".spec.type"),
-    code("Cluster-IP", cells::cluster_ip),
-    code("External-IP", cells::external_ip),
-    code("Port(s)", cells::service_ports),
-    OLD,
+    computed("Cluster-IP", cells::cluster_ip),
+    computed("External-IP", cells::external_ip),
+    computed("Port(s)", cells::service_ports),
+    AGE_COLUMN,
     SELECTOR,
 ];
-/// Both views print the stored event, whose name comes last.
-pub(super) const EVENT: &[Col] = &[
-    code("Last Seen", cells::event_last_seen),
+/// Both groups print the stored event, with its name in the last column.
+pub(super) const EVENT: &[ColumnSpec] = &[
+    computed("Last Seen", cells::event_last_seen),
     text("Type", ".type"),
     text("Reason", ".reason"),
-    code("Object", cells::event_object),
-    wide(code("Subobject", cells::event_subobject)),
-    wide(code("Source", cells::event_source)),
-    code("Message", cells::event_message),
-    wide(code("First Seen", cells::event_first_seen)),
-    wide(code("Count", cells::event_count)),
+    computed("Object", cells::event_object),
+    wide(computed("Subobject", cells::event_subobject)),
+    wide(computed("Source", cells::event_source)),
+    computed("Message", cells::event_message),
+    wide(computed("First Seen", cells::event_first_seen)),
+    wide(computed("Count", cells::event_count)),
     wide(text("Name", ".metadata.name")),
 ];
-pub(super) const VOLUME: &[Col] = &[
+pub(super) const VOLUME: &[ColumnSpec] = &[
     text("Capacity", ".spec.capacity.storage"),
-    code("Access Modes", cells::access_modes),
+    computed("Access Modes", cells::access_modes),
     text("Reclaim Policy", ".spec.persistentVolumeReclaimPolicy"),
     text("Status", ".status.phase"),
-    code("Claim", cells::volume_claim),
+    computed("Claim", cells::volume_claim),
     text("StorageClass", ".spec.storageClassName"),
-    code("VolumeAttributesClass", cells::attributes_class),
+    computed("VolumeAttributesClass", cells::attributes_class),
     text("Reason", ".status.reason"),
-    OLD,
+    AGE_COLUMN,
     wide(text("VolumeMode", ".spec.volumeMode")),
 ];
-pub(super) const VOLUME_CLAIM: &[Col] = &[
+pub(super) const VOLUME_CLAIM: &[ColumnSpec] = &[
     text("Status", ".status.phase"),
     text("Volume", ".spec.volumeName"),
     text("Capacity", ".status.capacity.storage"),
-    code("Access Modes", cells::access_modes),
+    computed("Access Modes", cells::access_modes),
     text("StorageClass", ".spec.storageClassName"),
-    code("VolumeAttributesClass", cells::attributes_class),
-    OLD,
+    computed("VolumeAttributesClass", cells::attributes_class),
+    AGE_COLUMN,
     wide(text("VolumeMode", ".spec.volumeMode")),
 ];
 
-pub(super) const RESOURCE_QUOTA: &[Col] =
-    &[code("Request", more_cells::quota_requests), code("Limit", more_cells::quota_limits), OLD];
+pub(super) const RESOURCE_QUOTA: &[ColumnSpec] = &[
+    computed("Request", more_cells::quota_requests),
+    computed("Limit", more_cells::quota_limits),
+    AGE_COLUMN,
+];
 
-pub(super) const CONTROLLER_REVISION: &[Col] =
-    &[code("Controller", cells::controller), text("Revision", ".revision"), OLD];
-pub(super) const DEPLOYMENT: &[Col] = &[
-    code("Ready", cells::replicas_ready),
-    code("Up-to-date", cells::replicas_updated),
-    code("Available", cells::replicas_available),
-    OLD,
+pub(super) const CONTROLLER_REVISION: &[ColumnSpec] = &[
+    computed("Controller", cells::controller),
+    text("Revision", ".revision"),
+    AGE_COLUMN,
+];
+pub(super) const DEPLOYMENT: &[ColumnSpec] = &[
+    computed("Ready", cells::replicas_ready),
+    computed("Up-to-date", cells::replicas_updated),
+    computed("Available", cells::replicas_available),
+    AGE_COLUMN,
     CONTAINERS,
     IMAGES,
     SELECTOR,
 ];
-pub(super) const STATEFUL_SET: &[Col] = &[code("Ready", cells::replicas_ready), OLD, CONTAINERS, IMAGES];
-pub(super) const REPLICA_SET: &[Col] = &[
+pub(super) const STATEFUL_SET: &[ColumnSpec] = &[
+    computed("Ready", cells::replicas_ready),
+    AGE_COLUMN,
+    CONTAINERS,
+    IMAGES,
+];
+pub(super) const REPLICA_SET: &[ColumnSpec] = &[
     number("Desired", ".spec.replicas"),
-    Col { kind: "integer", ..code("Current", cells::replicas_current) },
-    Col { kind: "integer", ..code("Ready", cells::replicas_ready_count) },
-    OLD,
+    ColumnSpec {
+        kind: "integer",
+        ..computed("Current", cells::replicas_current)
+    },
+    ColumnSpec {
+        kind: "integer",
+        ..computed("Ready", cells::replicas_ready_count)
+    },
+    AGE_COLUMN,
     CONTAINERS,
     IMAGES,
     SELECTOR,
 ];
-pub(super) const DAEMON_SET: &[Col] = &[
-    Col { kind: "integer", ..code("Desired", cells::daemons_desired) },
-    Col { kind: "integer", ..code("Current", cells::daemons_current) },
-    Col { kind: "integer", ..code("Ready", cells::daemons_ready) },
-    Col { kind: "integer", ..code("Up-to-date", cells::daemons_updated) },
-    Col { kind: "integer", ..code("Available", cells::daemons_available) },
-    code("Node Selector", cells::node_selector),
-    OLD,
+pub(super) const DAEMON_SET: &[ColumnSpec] = &[
+    ColumnSpec {
+        kind: "integer",
+        ..computed("Desired", cells::daemons_desired)
+    },
+    ColumnSpec {
+        kind: "integer",
+        ..computed("Current", cells::daemons_current)
+    },
+    ColumnSpec {
+        kind: "integer",
+        ..computed("Ready", cells::daemons_ready)
+    },
+    ColumnSpec {
+        kind: "integer",
+        ..computed("Up-to-date", cells::daemons_updated)
+    },
+    ColumnSpec {
+        kind: "integer",
+        ..computed("Available", cells::daemons_available)
+    },
+    computed("Node Selector", cells::node_selector),
+    AGE_COLUMN,
     CONTAINERS,
     IMAGES,
     SELECTOR,
 ];
-pub(super) const JOB: &[Col] = &[
-    code("Status", cells::job_status),
-    code("Completions", cells::job_completions),
-    code("Duration", cells::job_duration),
-    OLD,
+pub(super) const JOB: &[ColumnSpec] = &[
+    computed("Status", cells::job_status),
+    computed("Completions", cells::job_completions),
+    computed("Duration", cells::job_duration),
+    AGE_COLUMN,
     CONTAINERS,
     IMAGES,
     SELECTOR,
 ];
-pub(super) const CRON_JOB: &[Col] = &[
+pub(super) const CRON_JOB: &[ColumnSpec] = &[
     text("Schedule", ".spec.schedule"),
-    code("Timezone", cells::time_zone),
-    Col { kind: "boolean", ..code("Suspend", cells::suspended) },
-    Col { kind: "integer", ..code("Active", cells::active_jobs) },
-    code("Last Schedule", cells::last_schedule),
-    OLD,
-    wide(code("Containers", more_cells::cron_containers)),
-    wide(code("Images", more_cells::cron_images)),
-    wide(code("Selector", more_cells::cron_selector)),
+    computed("Timezone", cells::time_zone),
+    ColumnSpec {
+        kind: "boolean",
+        ..computed("Suspend", cells::suspended)
+    },
+    ColumnSpec {
+        kind: "integer",
+        ..computed("Active", cells::active_jobs)
+    },
+    computed("Last Schedule", cells::last_schedule),
+    AGE_COLUMN,
+    wide(computed("Containers", more_cells::cron_containers)),
+    wide(computed("Images", more_cells::cron_images)),
+    wide(computed("Selector", more_cells::cron_selector)),
 ];
-pub(super) const AUTOSCALER: &[Col] = &[
-    code("Reference", cells::scale_target),
-    code("Targets", more_cells::scaler_targets),
-    code("MinPods", more_cells::scaler_min_pods),
-    code("MaxPods", more_cells::scaler_max_pods),
-    code("Replicas", cells::scaled_replicas),
-    OLD,
+pub(super) const AUTOSCALER: &[ColumnSpec] = &[
+    computed("Reference", cells::scale_target),
+    computed("Targets", more_cells::scaler_targets),
+    computed("MinPods", more_cells::scaler_min_pods),
+    computed("MaxPods", more_cells::scaler_max_pods),
+    computed("Replicas", cells::scaled_replicas),
+    AGE_COLUMN,
 ];
-pub(super) const DISRUPTION_BUDGET: &[Col] = &[
-    code("Min Available", cells::min_available),
-    code("Max Unavailable", cells::max_unavailable),
-    Col { kind: "integer", ..code("Allowed Disruptions", cells::disruptions_allowed) },
-    OLD,
+pub(super) const DISRUPTION_BUDGET: &[ColumnSpec] = &[
+    computed("Min Available", cells::min_available),
+    computed("Max Unavailable", cells::max_unavailable),
+    ColumnSpec {
+        kind: "integer",
+        ..computed("Allowed Disruptions", cells::disruptions_allowed)
+    },
+    AGE_COLUMN,
 ];
 
-pub(super) const INGRESS: &[Col] = &[
-    code("Class", cells::ingress_class),
-    code("Hosts", cells::ingress_hosts),
-    code("Address", cells::load_balancer),
-    code("Ports", cells::ingress_ports),
-    OLD,
+pub(super) const INGRESS: &[ColumnSpec] = &[
+    computed("Class", cells::ingress_class),
+    computed("Hosts", cells::ingress_hosts),
+    computed("Address", cells::load_balancer),
+    computed("Ports", cells::ingress_ports),
+    AGE_COLUMN,
 ];
-pub(super) const INGRESS_CLASS: &[Col] =
-    &[text("Controller", ".spec.controller"), code("Parameters", cells::ingress_parameters), OLD];
-pub(super) const NETWORK_POLICY: &[Col] = &[code("Pod-Selector", cells::pod_selector), OLD];
-pub(super) const ENDPOINT_SLICE: &[Col] = &[
+pub(super) const INGRESS_CLASS: &[ColumnSpec] = &[
+    text("Controller", ".spec.controller"),
+    computed("Parameters", cells::ingress_parameters),
+    AGE_COLUMN,
+];
+pub(super) const NETWORK_POLICY: &[ColumnSpec] =
+    &[computed("Pod-Selector", cells::pod_selector), AGE_COLUMN];
+pub(super) const ENDPOINT_SLICE: &[ColumnSpec] = &[
     text("AddressType", ".addressType"),
-    code("Ports", cells::slice_ports),
-    code("Endpoints", cells::slice_endpoints),
-    OLD,
+    computed("Ports", cells::slice_ports),
+    computed("Endpoints", cells::slice_endpoints),
+    AGE_COLUMN,
 ];
-pub(super) const ROLE_BINDING: &[Col] = &[
-    code("Role", cells::role),
-    OLD,
-    wide(code("Users", rbac::bound_users)),
-    wide(code("Groups", rbac::bound_groups)),
-    wide(code("ServiceAccounts", rbac::bound_accounts)),
+pub(super) const ROLE_BINDING: &[ColumnSpec] = &[
+    computed("Role", cells::role),
+    AGE_COLUMN,
+    wide(computed("Users", rbac::bound_users)),
+    wide(computed("Groups", rbac::bound_groups)),
+    wide(computed("ServiceAccounts", rbac::bound_accounts)),
 ];
-pub(super) const WEBHOOKS: &[Col] = &[Col { kind: "integer", ..code("Webhooks", cells::webhooks) }, OLD];
-pub(super) const ADMISSION_POLICY: &[Col] =
-    &[Col { kind: "integer", ..code("Validations", cells::validations) }, code("ParamKind", cells::param_kind), OLD];
-pub(super) const ADMISSION_POLICY_BINDING: &[Col] =
-    &[text("PolicyName", ".spec.policyName"), code("ParamRef", cells::param_ref), OLD];
-pub(super) const PRIORITY_CLASS: &[Col] = &[
+pub(super) const WEBHOOKS: &[ColumnSpec] = &[
+    ColumnSpec {
+        kind: "integer",
+        ..computed("Webhooks", cells::webhooks)
+    },
+    AGE_COLUMN,
+];
+pub(super) const ADMISSION_POLICY: &[ColumnSpec] = &[
+    ColumnSpec {
+        kind: "integer",
+        ..computed("Validations", cells::validations)
+    },
+    computed("ParamKind", cells::param_kind),
+    AGE_COLUMN,
+];
+pub(super) const ADMISSION_POLICY_BINDING: &[ColumnSpec] = &[
+    text("PolicyName", ".spec.policyName"),
+    computed("ParamRef", cells::param_ref),
+    AGE_COLUMN,
+];
+pub(super) const PRIORITY_CLASS: &[ColumnSpec] = &[
     number("Value", ".value"),
-    Col { kind: "boolean", ..code("Global-Default", cells::global_default) },
-    OLD,
+    ColumnSpec {
+        kind: "boolean",
+        ..computed("Global-Default", cells::global_default)
+    },
+    AGE_COLUMN,
     text("PreemptionPolicy", ".preemptionPolicy"),
 ];
-pub(super) const RUNTIME_CLASS: &[Col] = &[text("Handler", ".handler"), OLD];
-pub(super) const STORAGE_CLASS: &[Col] = &[
+pub(super) const RUNTIME_CLASS: &[ColumnSpec] = &[text("Handler", ".handler"), AGE_COLUMN];
+pub(super) const STORAGE_CLASS: &[ColumnSpec] = &[
     text("Provisioner", ".provisioner"),
     text("ReclaimPolicy", ".reclaimPolicy"),
     text("VolumeBindingMode", ".volumeBindingMode"),
     text("AllowVolumeExpansion", ".allowVolumeExpansion"),
-    OLD,
+    AGE_COLUMN,
 ];
-pub(super) const CSI_DRIVER: &[Col] = &[
-    Col { kind: "boolean", ..text("AttachRequired", ".spec.attachRequired") },
-    Col { kind: "boolean", ..text("PodInfoOnMount", ".spec.podInfoOnMount") },
-    Col { kind: "boolean", ..text("StorageCapacity", ".spec.storageCapacity") },
-    code("TokenRequests", more_cells::token_requests),
-    Col { kind: "boolean", ..code("RequiresRepublish", more_cells::requires_republish) },
-    code("Modes", more_cells::lifecycle_modes),
-    OLD,
+pub(super) const CSI_DRIVER: &[ColumnSpec] = &[
+    ColumnSpec {
+        kind: "boolean",
+        ..text("AttachRequired", ".spec.attachRequired")
+    },
+    ColumnSpec {
+        kind: "boolean",
+        ..text("PodInfoOnMount", ".spec.podInfoOnMount")
+    },
+    ColumnSpec {
+        kind: "boolean",
+        ..text("StorageCapacity", ".spec.storageCapacity")
+    },
+    computed("TokenRequests", more_cells::token_requests),
+    ColumnSpec {
+        kind: "boolean",
+        ..computed("RequiresRepublish", more_cells::requires_republish)
+    },
+    computed("Modes", more_cells::lifecycle_modes),
+    AGE_COLUMN,
 ];
-pub(super) const CSI_NODE: &[Col] = &[Col { kind: "integer", ..code("Drivers", cells::drivers) }, OLD];
-pub(super) const VOLUME_ATTACHMENT: &[Col] = &[
+pub(super) const CSI_NODE: &[ColumnSpec] = &[
+    ColumnSpec {
+        kind: "integer",
+        ..computed("Drivers", cells::drivers)
+    },
+    AGE_COLUMN,
+];
+pub(super) const VOLUME_ATTACHMENT: &[ColumnSpec] = &[
     text("Attacher", ".spec.attacher"),
     text("PV", ".spec.source.persistentVolumeName"),
     text("Node", ".spec.nodeName"),
-    Col { kind: "boolean", ..text("Attached", ".status.attached") },
-    OLD,
+    ColumnSpec {
+        kind: "boolean",
+        ..text("Attached", ".status.attached")
+    },
+    AGE_COLUMN,
 ];
-pub(super) const VOLUME_ATTRIBUTES_CLASS: &[Col] = &[text("DriverName", ".driverName"), OLD];
+pub(super) const VOLUME_ATTRIBUTES_CLASS: &[ColumnSpec] =
+    &[text("DriverName", ".driverName"), AGE_COLUMN];

@@ -1,8 +1,10 @@
-//! The rows of the named groups, in the order in which the real server's discovery shows them.
+//! Rows of the named groups, in the order of the real server's discovery.
 
-use super::table::Flag::{CreateOnUpdate, NeedsVersion, ReturnsDeleted, Scales};
+use super::table::Flag::{CreateOnUpdate, RequiresVersion, ReturnsDeleted, Scales};
 use super::table::{NOT_LABELS, Row, STATUS_ONLY, cluster, namespaced, workload};
-use super::{checks, columns, events, prepare, rbac, validate, warnings, workload_checks, workloads};
+use super::{
+    checks, columns, events, prepare, rbac, validate, warnings, workload_checks, workloads,
+};
 use crate::crd;
 use crate::resource::{Generation, NameRule, StatusRule};
 
@@ -10,11 +12,15 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 const STORAGE: &str = "storage.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
-/// The kinds of all groups that have a name.
+/// Kinds of all named groups.
 pub(super) static NAMED: &[Row] = &[
     Row {
         columns: columns::CONTROLLER_REVISION,
-        ..namespaced("apps", "controllerrevisions", "io.k8s.api.apps.v1.ControllerRevision")
+        ..namespaced(
+            "apps",
+            "controllerrevisions",
+            "io.k8s.api.apps.v1.ControllerRevision",
+        )
     },
     Row {
         short_names: &["ds"],
@@ -100,13 +106,21 @@ pub(super) static NAMED: &[Row] = &[
     Row {
         generation: Generation::Spec,
         columns: columns::INGRESS_CLASS,
-        ..cluster("networking.k8s.io", "ingressclasses", "io.k8s.api.networking.v1.IngressClass")
+        ..cluster(
+            "networking.k8s.io",
+            "ingressclasses",
+            "io.k8s.api.networking.v1.IngressClass",
+        )
     },
     Row {
         short_names: &["ing"],
         columns: columns::INGRESS,
         validate: checks::ingress,
-        ..workload("networking.k8s.io", "ingresses", "io.k8s.api.networking.v1.Ingress")
+        ..workload(
+            "networking.k8s.io",
+            "ingresses",
+            "io.k8s.api.networking.v1.Ingress",
+        )
     },
     Row {
         short_names: &["netpol"],
@@ -114,14 +128,22 @@ pub(super) static NAMED: &[Row] = &[
         columns: columns::NETWORK_POLICY,
         prepare: prepare::network_policy,
         validate: checks::network_policy,
-        ..namespaced("networking.k8s.io", "networkpolicies", "io.k8s.api.networking.v1.NetworkPolicy")
+        ..namespaced(
+            "networking.k8s.io",
+            "networkpolicies",
+            "io.k8s.api.networking.v1.NetworkPolicy",
+        )
     },
     Row {
         short_names: &["pdb"],
-        flags: &[NeedsVersion],
+        flags: &[RequiresVersion],
         columns: columns::DISRUPTION_BUDGET,
         validate: validate::disruption_budget,
-        ..workload("policy", "poddisruptionbudgets", "io.k8s.api.policy.v1.PodDisruptionBudget")
+        ..workload(
+            "policy",
+            "poddisruptionbudgets",
+            "io.k8s.api.policy.v1.PodDisruptionBudget",
+        )
     },
     Row {
         flags: &[CreateOnUpdate],
@@ -129,7 +151,11 @@ pub(super) static NAMED: &[Row] = &[
         columns: columns::ROLE_BINDING,
         prepare: prepare::role_binding,
         validate: rbac::cluster_role_binding,
-        ..cluster(RBAC, "clusterrolebindings", "io.k8s.api.rbac.v1.ClusterRoleBinding")
+        ..cluster(
+            RBAC,
+            "clusterrolebindings",
+            "io.k8s.api.rbac.v1.ClusterRoleBinding",
+        )
     },
     Row {
         flags: &[CreateOnUpdate],
@@ -154,45 +180,67 @@ pub(super) static NAMED: &[Row] = &[
         ..namespaced(RBAC, "roles", "io.k8s.api.rbac.v1.Role")
     },
     Row {
-        flags: &[NeedsVersion, ReturnsDeleted],
+        flags: &[RequiresVersion, ReturnsDeleted],
         columns: columns::CSI_DRIVER,
         prepare: prepare::csi_driver,
         ..cluster(STORAGE, "csidrivers", "io.k8s.api.storage.v1.CSIDriver")
     },
     Row {
-        flags: &[NeedsVersion, ReturnsDeleted],
+        flags: &[RequiresVersion, ReturnsDeleted],
         columns: columns::CSI_NODE,
         ..cluster(STORAGE, "csinodes", "io.k8s.api.storage.v1.CSINode")
     },
     Row {
-        flags: &[NeedsVersion],
+        flags: &[RequiresVersion],
         columns: columns::CREATED_AT,
-        ..namespaced(STORAGE, "csistoragecapacities", "io.k8s.api.storage.v1.CSIStorageCapacity")
+        ..namespaced(
+            STORAGE,
+            "csistoragecapacities",
+            "io.k8s.api.storage.v1.CSIStorageCapacity",
+        )
     },
     Row {
         short_names: &["sc"],
         flags: &[ReturnsDeleted],
         columns: columns::STORAGE_CLASS,
         validate: checks::storage_class,
-        ..cluster(STORAGE, "storageclasses", "io.k8s.api.storage.v1.StorageClass")
+        ..cluster(
+            STORAGE,
+            "storageclasses",
+            "io.k8s.api.storage.v1.StorageClass",
+        )
     },
     Row {
-        flags: &[NeedsVersion, ReturnsDeleted],
+        flags: &[RequiresVersion, ReturnsDeleted],
         status: STATUS_ONLY,
         columns: columns::VOLUME_ATTACHMENT,
-        ..cluster(STORAGE, "volumeattachments", "io.k8s.api.storage.v1.VolumeAttachment")
+        ..cluster(
+            STORAGE,
+            "volumeattachments",
+            "io.k8s.api.storage.v1.VolumeAttachment",
+        )
     },
     Row {
         short_names: &["vac"],
         flags: &[ReturnsDeleted],
         columns: columns::VOLUME_ATTRIBUTES_CLASS,
-        ..cluster(STORAGE, "volumeattributesclasses", "io.k8s.api.storage.v1.VolumeAttributesClass")
+        ..cluster(
+            STORAGE,
+            "volumeattributesclasses",
+            "io.k8s.api.storage.v1.VolumeAttributesClass",
+        )
     },
-    webhooks("mutatingwebhookconfigurations", "io.k8s.api.admissionregistration.v1.MutatingWebhookConfiguration"),
+    webhooks(
+        "mutatingwebhookconfigurations",
+        "io.k8s.api.admissionregistration.v1.MutatingWebhookConfiguration",
+    ),
     Row {
         status: STATUS_ONLY,
         columns: columns::ADMISSION_POLICY,
-        ..policy("validatingadmissionpolicies", "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicy")
+        ..policy(
+            "validatingadmissionpolicies",
+            "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicy",
+        )
     },
     Row {
         columns: columns::ADMISSION_POLICY_BINDING,
@@ -201,14 +249,21 @@ pub(super) static NAMED: &[Row] = &[
             "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyBinding",
         )
     },
-    webhooks("validatingwebhookconfigurations", "io.k8s.api.admissionregistration.v1.ValidatingWebhookConfiguration"),
+    webhooks(
+        "validatingwebhookconfigurations",
+        "io.k8s.api.admissionregistration.v1.ValidatingWebhookConfiguration",
+    ),
     Row {
         short_names: &["crd", "crds"],
         categories: &["api-extensions"],
-        flags: &[NeedsVersion],
+        flags: &[RequiresVersion],
         generation: Generation::Spec,
-        // Of the metadata too, which the real server means to keep and does not.
-        status: Some(StatusRule { labels: true, annotations: true, finalizers: true }),
+        // Includes metadata: the real server intends to ignore it, but does not.
+        status: Some(StatusRule {
+            labels: true,
+            annotations: true,
+            finalizers: true,
+        }),
         columns: columns::DEFINITION,
         prepare: crd::prepare,
         validate: crd::validate,
@@ -223,32 +278,48 @@ pub(super) static NAMED: &[Row] = &[
         generation: Generation::Deletion,
         columns: columns::PRIORITY_CLASS,
         validate: checks::priority_class,
-        ..cluster("scheduling.k8s.io", "priorityclasses", "io.k8s.api.scheduling.v1.PriorityClass")
+        ..cluster(
+            "scheduling.k8s.io",
+            "priorityclasses",
+            "io.k8s.api.scheduling.v1.PriorityClass",
+        )
     },
     Row {
-        flags: &[NeedsVersion, CreateOnUpdate],
+        flags: &[RequiresVersion, CreateOnUpdate],
         columns: columns::LEASE,
         prepare: prepare::lease,
         validate: validate::lease,
-        ..namespaced("coordination.k8s.io", "leases", "io.k8s.api.coordination.v1.Lease")
+        ..namespaced(
+            "coordination.k8s.io",
+            "leases",
+            "io.k8s.api.coordination.v1.Lease",
+        )
     },
     Row {
-        flags: &[NeedsVersion, CreateOnUpdate],
+        flags: &[RequiresVersion, CreateOnUpdate],
         columns: columns::RUNTIME_CLASS,
-        ..cluster("node.k8s.io", "runtimeclasses", "io.k8s.api.node.v1.RuntimeClass")
+        ..cluster(
+            "node.k8s.io",
+            "runtimeclasses",
+            "io.k8s.api.node.v1.RuntimeClass",
+        )
     },
     Row {
         generation: Generation::Spec,
         columns: columns::ENDPOINT_SLICE,
         validate: checks::endpoint_slice,
-        ..namespaced("discovery.k8s.io", "endpointslices", "io.k8s.api.discovery.v1.EndpointSlice")
+        ..namespaced(
+            "discovery.k8s.io",
+            "endpointslices",
+            "io.k8s.api.discovery.v1.EndpointSlice",
+        )
     },
 ];
 
 const fn policy(plural: &'static str, definition: &'static str) -> Row {
     Row {
         categories: &["api-extensions"],
-        flags: &[NeedsVersion],
+        flags: &[RequiresVersion],
         generation: Generation::Spec,
         ..cluster(ADMISSION, plural, definition)
     }

@@ -1,27 +1,25 @@
-//! The kinds that every server has: rows of a table, and the little code in which they differ.
+//! Built-in kinds: a table with one row per kind, and the code for what differs between kinds.
 //!
 //! - `table`, `groups`: one row per kind.
-//! - `columns`, `cells`, `pod_cells`, `age`: what `kubectl get` shows of them.
-//! - `prepare`: what the server fills in.
-//! - `validate`, `checks`, `rbac`: what it refuses; `warnings`: what it warns of.
-//! - `defaults`: what it fills in by type and field, wherever the type is used.
-//! - `pods`, `pod_checks`, `services`, `workloads`, `workload_checks`: both, for pods, what makes them and what leads to them.
-//! - `peers`: what kinds need of other objects.
-//! - `events`, `scalers`: kinds of which one stored object has two views.
+//! - `columns`, `cells`, `pod_cells`, `more_cells`, `age`: columns of `kubectl get`.
+//! - `prepare`, `defaults`: fields that the server sets, by kind and by type.
+//! - `validate`, `checks`, `rbac`: validation; `warnings`: warnings about valid objects.
+//! - `pods`, `pod_checks`, `services`, `workloads`, `workload_checks`: both for these kinds.
+//! - `dependencies`: fields whose values come from other objects.
+//! - `events`, `scalers`: kinds that are served in two forms.
 //!
-//! Kinds that are only ever created (token and access reviews) store nothing; their place is beside this table, not in
-//! it.
+//! Kinds that can only be created (token and access reviews) are not stored and not in the table.
 
 pub(crate) mod age;
 mod cells;
 mod checks;
 mod columns;
 pub(crate) mod defaults;
+mod dependencies;
 pub(crate) mod descriptions;
 mod events;
 mod groups;
 mod more_cells;
-mod peers;
 mod pod_cells;
 mod pod_checks;
 mod pods;
@@ -35,7 +33,7 @@ mod warnings;
 mod workload_checks;
 mod workloads;
 
-pub(crate) use peers::{Needs, settle};
+pub(crate) use dependencies::{Dependencies, resolve_dependencies};
 pub(crate) use prepare::namespace_finalized as prepare_finalize;
 pub(crate) use warnings::Warn;
 
@@ -44,26 +42,33 @@ use serde_json::Value;
 use std::sync::Arc;
 use table::{Flag, Row};
 
-/// All built-in resources, in the order in which discovery shows their groups.
+/// Returns all built-in resources, in the order in which discovery lists their groups.
 pub(crate) fn resources() -> Vec<Resource> {
-    table::CORE.iter().chain(groups::NAMED).map(resource).collect()
+    table::CORE
+        .iter()
+        .chain(groups::NAMED)
+        .map(resource)
+        .collect()
 }
 
-/// Where the objects of a resource are stored: events have two views, and one place. The views of other kinds differ
-/// only in version.
+/// Returns the group and plural of the stored objects. Both groups of events store the same
+/// objects.
 pub(crate) fn storage_of<'a>(group: &'a str, plural: &'a str) -> (&'a str, &'a str) {
     match (group, plural) {
         (events::GROUP, "events") => ("", plural),
-        own => own,
+        other => other,
     }
 }
 
-/// Whether a resource shows its objects otherwise than they are stored.
+/// Reports whether the served form of a resource differs from the stored one.
 pub(crate) fn is_view(resource: &Resource) -> bool {
-    matches!((&*resource.group, &*resource.version), (events::GROUP, _) | ("autoscaling", "v1"))
+    matches!(
+        (&*resource.group, &*resource.version),
+        (events::GROUP, _) | ("autoscaling", "v1")
+    )
 }
 
-/// A stored object as its resource shows it.
+/// Converts a stored object to the form that its resource serves.
 pub(crate) fn to_view(resource: &Resource, stored: Value) -> Value {
     match (&*resource.group, &*resource.version) {
         (events::GROUP, _) => events::to_view(stored),
@@ -72,12 +77,12 @@ pub(crate) fn to_view(resource: &Resource, stored: Value) -> Value {
     }
 }
 
-/// An object that its resource shows, as it is stored.
-pub(crate) fn from_view(resource: &Resource, shown: Value) -> Value {
+/// Converts a served object to its stored form.
+pub(crate) fn from_view(resource: &Resource, served: Value) -> Value {
     match (&*resource.group, &*resource.version) {
-        (events::GROUP, _) => events::from_view(shown),
-        ("autoscaling", "v1") => scalers::from_view(shown),
-        _ => shown,
+        (events::GROUP, _) => events::from_view(served),
+        ("autoscaling", "v1") => scalers::from_view(served),
+        _ => served,
     }
 }
 
@@ -97,10 +102,23 @@ fn resource(row: &Row) -> Resource {
         verbs: row.verbs,
         strategy: strategy(row),
         schema: ResourceSchema::builtin(row.definition),
-        columns: descriptions::described(row.group, row.plural, row.columns.iter().map(Column::from)),
-        selectable: row.selectable.iter().map(|field| selectable(field)).collect(),
+        columns: descriptions::describe_columns(
+            row.group,
+            row.plural,
+            row.columns.iter().map(Column::from),
+        ),
+        selectable: row
+            .selectable
+            .iter()
+            .map(|field| selectable(field))
+            .collect(),
         deprecation: row.deprecated.map(Into::into),
-        storage: if row.group == "autoscaling" { "v2" } else { row.version() }.into(),
+        storage: if row.group == "autoscaling" {
+            "v2"
+        } else {
+            row.version()
+        }
+        .into(),
     }
 }
 
@@ -109,7 +127,7 @@ fn strategy(row: &Row) -> Strategy {
     Strategy {
         custom: false,
         generation: row.generation,
-        unconditional_update: !has(Flag::NeedsVersion),
+        unconditional_update: !has(Flag::RequiresVersion),
         create_on_update: has(Flag::CreateOnUpdate),
         returns_deleted: has(Flag::ReturnsDeleted),
         grace: row.grace,
@@ -123,15 +141,18 @@ fn strategy(row: &Row) -> Strategy {
         prepare: row.prepare,
         validate: row.validate,
         validate_status: row.validate_status,
-        needs: row.needs,
+        dependencies: row.dependencies,
         warn: row.warn,
     }
 }
 
-/// Reads `name`, or `name=path` where the stored object has the value elsewhere.
+/// Parses `name`, or `name=path` if the stored object has the value at another path.
 fn selectable(field: &str) -> Selectable {
     let (name, path) = field.split_once('=').unwrap_or((field, field));
-    Selectable { name: name.into(), path: keys(path) }
+    Selectable {
+        name: name.into(),
+        path: keys(path),
+    }
 }
 
 fn keys(path: &str) -> Vec<String> {
@@ -145,60 +166,94 @@ mod tests {
     use std::collections::HashSet;
 
     fn find(group: &str, plural: &str) -> Resource {
-        resources().into_iter().find(|it| &*it.group == group && &*it.plural == plural).expect("a built-in")
+        resources()
+            .into_iter()
+            .find(|resource| &*resource.group == group && &*resource.plural == plural)
+            .expect("a built-in resource")
     }
 
     #[test]
-    fn every_kind_is_there_once() {
+    fn every_kind_is_listed_once() {
         let all = resources();
-        let paths: HashSet<_> = all.iter().map(|it| (it.api_version(), it.plural.clone())).collect();
-        let kinds: HashSet<_> = all.iter().map(|it| (it.api_version(), it.kind.clone())).collect();
+        let paths: HashSet<_> = all
+            .iter()
+            .map(|resource| (resource.api_version(), resource.plural.clone()))
+            .collect();
+        let kinds: HashSet<_> = all
+            .iter()
+            .map(|resource| (resource.api_version(), resource.kind.clone()))
+            .collect();
         assert_eq!((paths.len(), kinds.len()), (all.len(), all.len()));
     }
 
     #[test]
-    fn a_row_gives_all_names_of_its_kind() {
+    fn a_row_defines_all_names_of_its_kind() {
         let pods = find("", "pods");
-        assert_eq!((&*pods.kind, &*pods.list_kind, &*pods.singular, &*pods.version), ("Pod", "PodList", "pod", "v1"));
-        assert_eq!(find("networking.k8s.io", "networkpolicies").api_version(), "networking.k8s.io/v1");
-        assert_eq!(&*find("apiextensions.k8s.io", "customresourcedefinitions").kind, "CustomResourceDefinition");
+        assert_eq!(
+            (
+                &*pods.kind,
+                &*pods.list_kind,
+                &*pods.singular,
+                &*pods.version
+            ),
+            ("Pod", "PodList", "pod", "v1")
+        );
+        assert_eq!(
+            find("networking.k8s.io", "networkpolicies").api_version(),
+            "networking.k8s.io/v1"
+        );
+        assert_eq!(
+            &*find("apiextensions.k8s.io", "customresourcedefinitions").kind,
+            "CustomResourceDefinition"
+        );
     }
 
     #[test]
-    fn plurals_are_those_of_their_kinds() {
-        for it in resources() {
-            let singular = &*it.singular;
+    fn plurals_match_their_kinds() {
+        for resource in resources() {
+            let singular = &*resource.singular;
             let regular = match singular.strip_suffix('y') {
                 _ if singular == "endpoints" => singular.into(),
                 Some(stem) if !singular.ends_with("ay") => format!("{stem}ies"),
                 _ if singular.ends_with('s') => format!("{singular}es"),
                 _ => format!("{singular}s"),
             };
-            assert_eq!(&*it.plural, regular);
+            assert_eq!(&*resource.plural, regular);
         }
     }
 
     #[test]
-    fn a_lease_needs_a_version_to_be_updated_and_may_be_created_by_an_update() {
+    fn a_lease_requires_a_resource_version_and_can_be_created_by_an_update() {
         let lease = find("coordination.k8s.io", "leases").strategy;
         assert!(!lease.unconditional_update && lease.create_on_update && !lease.returns_deleted);
         let config_map = find("", "configmaps").strategy;
-        assert!(config_map.unconditional_update && !config_map.create_on_update && !config_map.returns_deleted);
+        assert!(
+            config_map.unconditional_update
+                && !config_map.create_on_update
+                && !config_map.returns_deleted
+        );
         assert!(find("", "pods").strategy.returns_deleted);
     }
 
     #[test]
-    fn a_status_takes_of_metadata_what_its_type_lets_it() {
-        let rule =
-            |group, plural| find(group, plural).strategy.status.map(|it| (it.labels, it.annotations, it.finalizers));
+    fn a_status_update_changes_the_metadata_that_its_type_allows() {
+        let rule = |group, plural| {
+            find(group, plural)
+                .strategy
+                .status
+                .map(|resource| (resource.labels, resource.annotations, resource.finalizers))
+        };
         assert_eq!(rule("apps", "deployments"), Some((false, true, true)));
         assert_eq!(rule("", "pods"), Some((true, true, true)));
-        assert_eq!(rule("apiextensions.k8s.io", "customresourcedefinitions"), Some((true, true, true)));
+        assert_eq!(
+            rule("apiextensions.k8s.io", "customresourcedefinitions"),
+            Some((true, true, true))
+        );
         assert_eq!(rule("", "configmaps"), None);
     }
 
     #[test]
-    fn generation_counts_where_types_have_it() {
+    fn generation_depends_on_the_type() {
         let generation = |group, plural| find(group, plural).strategy.generation;
         assert_eq!(generation("apps", "deployments"), Generation::Spec);
         assert_eq!(generation("", "pods"), Generation::Spec);
@@ -206,44 +261,82 @@ mod tests {
     }
 
     #[test]
-    fn names_follow_the_rule_of_their_kind() {
+    fn names_follow_the_grammar_of_their_kind() {
         assert_eq!(find("", "namespaces").strategy.name, NameRule::Label);
         assert_eq!(find("", "services").strategy.name, NameRule::Label);
-        assert_eq!(find("rbac.authorization.k8s.io", "clusterroles").strategy.name, NameRule::PathSegment);
+        assert_eq!(
+            find("rbac.authorization.k8s.io", "clusterroles")
+                .strategy
+                .name,
+            NameRule::PathSegment
+        );
     }
 
     #[test]
-    fn each_view_of_an_event_selects_by_its_own_names_in_the_same_stored_object() {
+    fn each_group_of_events_selects_by_its_own_field_names() {
         let path = |group, name: &str| {
-            find(group, "events").selectable.into_iter().find(|it| it.name == name).map(|it| it.path.join("."))
+            find(group, "events")
+                .selectable
+                .into_iter()
+                .find(|resource| resource.name == name)
+                .map(|resource| resource.path.join("."))
         };
-        assert_eq!(path("", "involvedObject.name").as_deref(), Some("involvedObject.name"));
+        assert_eq!(
+            path("", "involvedObject.name").as_deref(),
+            Some("involvedObject.name")
+        );
         assert_eq!(path("", "regarding.name"), None);
-        assert_eq!(path(events::GROUP, "regarding.name").as_deref(), Some("involvedObject.name"));
+        assert_eq!(
+            path(events::GROUP, "regarding.name").as_deref(),
+            Some("involvedObject.name")
+        );
         assert_eq!(path(events::GROUP, "involvedObject.name"), None);
         assert_eq!(storage_of(events::GROUP, "events"), ("", "events"));
         assert_eq!(storage_of("apps", "deployments"), ("apps", "deployments"));
     }
 
     #[test]
-    fn only_views_differ_from_what_is_stored() {
-        let there_and_back = |resource: &Resource, object: &Value| {
-            let shown = to_view(resource, object.clone());
-            assert_eq!(from_view(resource, shown.clone()), *object, "{}", resource.api_version());
-            shown
+    fn conversion_to_the_served_form_and_back_changes_nothing() {
+        let convert_and_back = |resource: &Resource, object: &Value| {
+            let served = to_view(resource, object.clone());
+            assert_eq!(
+                from_view(resource, served.clone()),
+                *object,
+                "{}",
+                resource.api_version()
+            );
+            served
         };
         for resource in resources() {
-            let version = if &*resource.group == events::GROUP { "v1".into() } else { resource.api_version() };
+            let version = if &*resource.group == events::GROUP {
+                "v1".into()
+            } else {
+                resource.api_version()
+            };
             let version = version.replace("autoscaling/v1", "autoscaling/v2");
             let object = serde_json::json!({"apiVersion": version, "metadata": {}});
-            assert_eq!(there_and_back(&resource, &object)["apiVersion"], resource.api_version());
+            assert_eq!(
+                convert_and_back(&resource, &object)["apiVersion"],
+                resource.api_version()
+            );
         }
     }
 
     #[test]
-    fn only_four_kinds_scale() {
-        let scaled: Vec<_> = resources().into_iter().filter(|it| it.strategy.scale.is_some()).collect();
-        let scaled: Vec<_> = scaled.iter().map(|it| &*it.plural).collect();
-        assert_eq!(scaled, ["replicationcontrollers", "deployments", "replicasets", "statefulsets"]);
+    fn four_kinds_have_a_scale_subresource() {
+        let scaled: Vec<_> = resources()
+            .into_iter()
+            .filter(|resource| resource.strategy.scale.is_some())
+            .collect();
+        let scaled: Vec<_> = scaled.iter().map(|resource| &*resource.plural).collect();
+        assert_eq!(
+            scaled,
+            [
+                "replicationcontrollers",
+                "deployments",
+                "replicasets",
+                "statefulsets"
+            ]
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The cells of a pod: what its containers together come to.
+//! Cells of pods, which summarize their containers.
 
 use super::age;
 use super::cells::{NONE, has_condition, items, number, text};
@@ -6,124 +6,149 @@ use crate::clock::Clock;
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// What the containers of a pod come to.
+/// Summary of a pod's containers.
 #[derive(Debug, Default)]
 struct Summary {
     ready: usize,
     total: usize,
     status: String,
     restarts: i64,
-    /// When a container last ended.
-    ended: String,
+    /// Time when a container last terminated.
+    last_terminated: String,
 }
 
 pub(super) fn ready(pod: &Value, _: &Clock) -> Value {
-    let it = summary(pod);
-    format!("{}/{}", it.ready, it.total).into()
+    let summary = summarize(pod);
+    format!("{}/{}", summary.ready, summary.total).into()
 }
 
 pub(super) fn status(pod: &Value, _: &Clock) -> Value {
-    summary(pod).status.into()
+    summarize(pod).status.into()
 }
 
 pub(super) fn restarts(pod: &Value, clock: &Clock) -> Value {
-    let it = summary(pod);
-    match it.ended.as_str() {
-        ended if it.restarts > 0 && !ended.is_empty() => {
-            format!("{} ({} ago)", it.restarts, age::age(&ended.into(), clock.now())).into()
-        }
-        _ => it.restarts.to_string().into(),
+    let summary = summarize(pod);
+    match summary.last_terminated.as_str() {
+        last_terminated if summary.restarts > 0 && !last_terminated.is_empty() => format!(
+            "{} ({} ago)",
+            summary.restarts,
+            age::age(&last_terminated.into(), clock.now())
+        )
+        .into(),
+        _ => summary.restarts.to_string().into(),
     }
 }
 
 pub(super) fn ip(pod: &Value, _: &Clock) -> Value {
-    let ip = [text(pod, "/status/podIPs/0/ip"), text(pod, "/status/podIP"), NONE];
-    ip.into_iter().find(|it| !it.is_empty()).into()
+    let ip = [
+        text(pod, "/status/podIPs/0/ip"),
+        text(pod, "/status/podIP"),
+        NONE,
+    ];
+    ip.into_iter().find(|summary| !summary.is_empty()).into()
 }
 
 pub(super) fn gates(pod: &Value, _: &Clock) -> Value {
     let gates = items(pod, "/spec/readinessGates");
-    let open = gates.iter().filter(|gate| has_condition(pod, text(gate, "/conditionType"))).count();
-    if gates.is_empty() { NONE.into() } else { format!("{open}/{}", gates.len()).into() }
+    let open = gates
+        .iter()
+        .filter(|gate| has_condition(pod, text(gate, "/conditionType")))
+        .count();
+    if gates.is_empty() {
+        NONE.into()
+    } else {
+        format!("{open}/{}", gates.len()).into()
+    }
 }
 
-fn summary(pod: &Value) -> Summary {
+fn summarize(pod: &Value) -> Summary {
     let phase = text(pod, "/status/phase");
     let reason = text(pod, "/status/reason");
-    let mut it = Summary {
+    let mut summary = Summary {
         total: items(pod, "/spec/containers").len(),
         status: if reason.is_empty() { phase } else { reason }.into(),
         ..Summary::default()
     };
-    if items(pod, "/status/conditions").iter().any(|it| text(it, "/reason") == "SchedulingGated") {
-        it.status = "SchedulingGated".into();
+    if items(pod, "/status/conditions")
+        .iter()
+        .any(|summary| text(summary, "/reason") == "SchedulingGated")
+    {
+        summary.status = "SchedulingGated".into();
     }
-    if !initializing(pod, &mut it) || has_condition(pod, "Initialized") {
-        running(pod, &mut it);
+    if !initializing(pod, &mut summary) || has_condition(pod, "Initialized") {
+        running(pod, &mut summary);
     }
     if pod.pointer("/metadata/deletionTimestamp").is_some() {
         if reason == "NodeLost" {
-            it.status = "Unknown".into();
+            summary.status = "Unknown".into();
         } else if phase != "Succeeded" && phase != "Failed" {
-            it.status = "Terminating".into();
+            summary.status = "Terminating".into();
         }
     }
-    it
+    summary
 }
 
-/// Goes through the init containers up to the one that is not done; says whether there is one.
-fn initializing(pod: &Value, it: &mut Summary) -> bool {
+/// Evaluates the init containers up to the first incomplete one. Returns whether there is one.
+fn initializing(pod: &Value, summary: &mut Summary) -> bool {
     let specs = items(pod, "/spec/initContainers");
-    // One that restarts always runs beside the others: a sidecar.
-    let sidecars = || specs.iter().filter(|it| text(it, "/restartPolicy") == "Always");
-    let names: HashSet<_> = sidecars().map(|it| text(it, "/name")).collect();
-    it.total += sidecars().count();
+    // An init container that always restarts is a sidecar.
+    let sidecars = || {
+        specs
+            .iter()
+            .filter(|summary| text(summary, "/restartPolicy") == "Always")
+    };
+    let names: HashSet<_> = sidecars().map(|summary| text(summary, "/name")).collect();
+    summary.total += sidecars().count();
     let mut before = (0, String::new());
-    for (index, container) in items(pod, "/status/initContainerStatuses").iter().enumerate() {
+    for (index, container) in items(pod, "/status/initContainerStatuses")
+        .iter()
+        .enumerate()
+    {
         let sidecar = names.contains(text(container, "/name"));
-        count_restarts(container, it);
+        count_restarts(container, summary);
         if sidecar {
-            before = (it.restarts, it.ended.clone());
+            before = (summary.restarts, summary.last_terminated.clone());
         }
-        let ended = container.pointer("/state/terminated");
-        if ended.is_some_and(|ended| number(ended, "/exitCode") == 0) {
+        let last_terminated = container.pointer("/state/terminated");
+        if last_terminated.is_some_and(|last_terminated| number(last_terminated, "/exitCode") == 0)
+        {
             continue;
         }
         if sidecar && container["started"] == true {
-            it.ready += usize::from(container["ready"] == true);
+            summary.ready += usize::from(container["ready"] == true);
             continue;
         }
-        it.status = match (ended, text(container, "/state/waiting/reason")) {
-            (Some(ended), _) => format!("Init:{}", end(ended)),
+        summary.status = match (last_terminated, text(container, "/state/waiting/reason")) {
+            (Some(last_terminated), _) => format!("Init:{}", termination_reason(last_terminated)),
             (None, "" | "PodInitializing") => format!("Init:{index}/{}", specs.len()),
             (None, reason) => format!("Init:{reason}"),
         };
         return true;
     }
-    // What init containers took to come through no longer counts once they have.
-    (it.restarts, it.ended) = before;
+    // Restarts of completed init containers are not counted.
+    (summary.restarts, summary.last_terminated) = before;
     false
 }
 
-fn running(pod: &Value, it: &mut Summary) {
+fn running(pod: &Value, summary: &mut Summary) {
     let (mut runs, mut failed) = (false, None);
     for container in items(pod, "/status/containerStatuses").iter().rev() {
-        count_restarts(container, it);
+        count_restarts(container, summary);
         let waiting = text(container, "/state/waiting/reason");
         if !waiting.is_empty() {
-            it.status = waiting.into();
-        } else if let Some(ended) = container.pointer("/state/terminated") {
-            it.status = end(ended);
-            if number(ended, "/exitCode") != 0 {
-                failed = Some(it.status.clone());
+            summary.status = waiting.into();
+        } else if let Some(last_terminated) = container.pointer("/state/terminated") {
+            summary.status = termination_reason(last_terminated);
+            if number(last_terminated, "/exitCode") != 0 {
+                failed = Some(summary.status.clone());
             }
         } else if container["ready"] == true && container.pointer("/state/running").is_some() {
             runs = true;
-            it.ready += 1;
+            summary.ready += 1;
         }
     }
-    if it.status == "Completed" {
-        it.status = match failed {
+    if summary.status == "Completed" {
+        summary.status = match failed {
             _ if runs && has_condition(pod, "Ready") => "Running".into(),
             Some(failed) => failed,
             None if runs => "NotReady".into(),
@@ -132,18 +157,21 @@ fn running(pod: &Value, it: &mut Summary) {
     }
 }
 
-fn count_restarts(container: &Value, it: &mut Summary) {
-    it.restarts += number(container, "/restartCount");
-    // Time stamps in UTC are ordered as texts.
-    let ended = text(container, "/lastState/terminated/finishedAt");
-    if it.ended.as_str() < ended {
-        it.ended = ended.into();
+fn count_restarts(container: &Value, summary: &mut Summary) {
+    summary.restarts += number(container, "/restartCount");
+    // Timestamps in UTC sort as text.
+    let last_terminated = text(container, "/lastState/terminated/finishedAt");
+    if summary.last_terminated.as_str() < last_terminated {
+        summary.last_terminated = last_terminated.into();
     }
 }
 
-fn end(ended: &Value) -> String {
-    match (text(ended, "/reason"), number(ended, "/signal")) {
-        ("", 0) => format!("ExitCode:{}", number(ended, "/exitCode")),
+fn termination_reason(last_terminated: &Value) -> String {
+    match (
+        text(last_terminated, "/reason"),
+        number(last_terminated, "/signal"),
+    ) {
+        ("", 0) => format!("ExitCode:{}", number(last_terminated, "/exitCode")),
         ("", signal) => format!("Signal:{signal}"),
         (reason, _) => reason.into(),
     }
@@ -174,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_pod_that_begins_shows_how_far_its_init_containers_are() {
+    async fn a_starting_pod_shows_the_progress_of_its_init_containers() {
         let mut pod = json!({
             "spec": {"containers": [{}], "initContainers": [{"name": "a"}, {"name": "b"}]},
             "status": {"phase": "Pending", "initContainerStatuses": [
@@ -190,9 +218,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_pod_of_which_nobody_reports_shows_its_phase() {
+    async fn a_pod_without_container_statuses_shows_its_phase() {
         let pod = json!({"spec": {"containers": [{}]}, "status": {"phase": "Pending"}});
-        assert_eq!((ready(&pod, &clock()), status(&pod, &clock())), (json!("0/1"), json!("Pending")));
-        assert_eq!((restarts(&pod, &clock()), ip(&pod, &clock())), (json!("0"), json!(NONE)));
+        assert_eq!(
+            (ready(&pod, &clock()), status(&pod, &clock())),
+            (json!("0/1"), json!("Pending"))
+        );
+        assert_eq!(
+            (restarts(&pod, &clock()), ip(&pod, &clock())),
+            (json!("0"), json!(NONE))
+        );
     }
 }

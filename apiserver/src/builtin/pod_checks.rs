@@ -1,4 +1,4 @@
-//! What is refused of a pod's spec, wherever it is: in a pod, or in a template of pods.
+//! Validation of pod specs, in pods and in pod templates.
 
 use super::cells::{items, text};
 use super::validate::{at, one_of, port_number};
@@ -8,12 +8,12 @@ use crate::status::{FieldError, FieldErrors};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
-const RESTARTS: &[&str] = &["Always", "OnFailure", "Never"];
-const DNS: &[&str] = &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
-const PULLS: &[&str] = &["Always", "IfNotPresent", "Never"];
+const RESTART_POLICIES: &[&str] = &["Always", "OnFailure", "Never"];
+const DNS_POLICIES: &[&str] = &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+const PULL_POLICIES: &[&str] = &["Always", "IfNotPresent", "Never"];
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 
-/// All that is wrong with the spec at a dotted path of an object.
+/// Validates the pod spec at a dotted path of an object.
 pub(super) fn spec(object: &Value, path: &str) -> FieldErrors {
     let spec = at(object, path);
     let volumes = items(spec, "/volumes");
@@ -27,30 +27,51 @@ pub(super) fn spec(object: &Value, path: &str) -> FieldErrors {
         let field = format!("{path}.{list}");
         let all = containers.iter().enumerate();
         errors.extend(unique_names(containers, &field, names::label));
-        errors.extend(all.flat_map(|(index, it)| container(it, &format!("{field}[{index}]"), &volumes)));
+        errors.extend(
+            all.flat_map(|(index, it)| container(it, &format!("{field}[{index}]"), &volumes)),
+        );
     }
-    errors.extend(within(path, one_of(spec, "restartPolicy", RESTARTS)));
+    errors.extend(within(
+        path,
+        one_of(spec, "restartPolicy", RESTART_POLICIES),
+    ));
     match text(spec, "/dnsPolicy") {
         "None" if items(spec, "/dnsConfig/nameservers").is_empty() => {
             let why = "must provide `dnsConfig` when `dnsPolicy` is None";
             errors.push(FieldError::required(format!("{path}.dnsConfig"), why));
         }
-        _ => errors.extend(within(path, one_of(spec, "dnsPolicy", DNS))),
+        _ => errors.extend(within(path, one_of(spec, "dnsPolicy", DNS_POLICIES))),
     }
-    for key in spec["nodeSelector"].as_object().into_iter().flatten().map(|(key, _)| key) {
-        let wrong = names::qualified(key);
+    for key in spec["nodeSelector"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, _)| key)
+    {
+        let problems = names::qualified(key);
         let field = format!("{path}.nodeSelector");
-        errors.extend(wrong.iter().map(|why| FieldError::invalid(&*field, &json!(key), why)));
+        errors.extend(
+            problems
+                .iter()
+                .map(|why| FieldError::invalid(&*field, &json!(key), why)),
+        );
     }
     let deadline = &spec["activeDeadlineSeconds"];
-    if deadline.as_i64().is_some_and(|seconds| !(1..=i64::from(i32::MAX)).contains(&seconds)) {
+    if deadline
+        .as_i64()
+        .is_some_and(|seconds| !(1..=i64::from(i32::MAX)).contains(&seconds))
+    {
         let why = "must be between 1 and 2147483647, inclusive";
-        errors.push(FieldError::invalid(format!("{path}.activeDeadlineSeconds"), deadline, why));
+        errors.push(FieldError::invalid(
+            format!("{path}.activeDeadlineSeconds"),
+            deadline,
+            why,
+        ));
     }
     errors
 }
 
-/// A token needs an account: asked of pods, not of templates.
+/// Checks that projected tokens have a service account. Applies to pods, not to templates.
 pub(super) fn tokens(pod: &Value) -> FieldErrors {
     if !text(pod, "/spec/serviceAccountName").is_empty() {
         return FieldErrors::new();
@@ -59,8 +80,12 @@ pub(super) fn tokens(pod: &Value) -> FieldErrors {
     for (volume, it) in items(pod, "/spec/volumes").iter().enumerate() {
         let sources = items(it, "/projected/sources").iter().enumerate();
         for (source, _) in sources.filter(|(_, source)| !source["serviceAccountToken"].is_null()) {
-            let field = format!("spec.volumes[{volume}].projected.sources[{source}].serviceAccountToken");
-            errors.push(FieldError::forbidden(field, "must not be specified when serviceAccountName is not set"));
+            let field =
+                format!("spec.volumes[{volume}].projected.sources[{source}].serviceAccountToken");
+            errors.push(FieldError::forbidden(
+                field,
+                "must not be specified when serviceAccountName is not set",
+            ));
         }
     }
     errors
@@ -73,16 +98,21 @@ fn within(path: &str, error: Option<FieldError>) -> Option<FieldError> {
     })
 }
 
-/// Every item has a name of its own, of which `rule` says what is wrong with it.
+/// Checks that every item has a unique name, which `rule` validates.
 fn unique_names(list: &[Value], path: &str, rule: fn(&str) -> Vec<String>) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let mut seen = HashSet::new();
     for (index, item) in list.iter().enumerate() {
-        let (name, field) = (&item["name"], format!("{path}[{index}].name"));
+        let name = &item["name"];
+        let field = format!("{path}[{index}].name");
         match name.as_str().unwrap_or_default() {
             "" => errors.push(FieldError::required(field, "")),
             text => {
-                errors.extend(rule(text).iter().map(|why| FieldError::invalid(&*field, name, why)));
+                errors.extend(
+                    rule(text)
+                        .iter()
+                        .map(|why| FieldError::invalid(&*field, name, why)),
+                );
                 if !seen.insert(text) {
                     errors.push(FieldError::duplicate(field, name));
                 }
@@ -92,7 +122,7 @@ fn unique_names(list: &[Value], path: &str, rule: fn(&str) -> Vec<String>) -> Fi
     errors
 }
 
-/// What is wrong with a container but for its name.
+/// Validates a container except for its name.
 fn container(container: &Value, path: &str, volumes: &HashSet<&str>) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let image = text(container, "/image");
@@ -100,18 +130,32 @@ fn container(container: &Value, path: &str, volumes: &HashSet<&str>) -> FieldErr
         errors.push(FieldError::required(format!("{path}.image"), ""));
     } else if image.trim() != image {
         let why = "must not have leading or trailing whitespace";
-        errors.push(FieldError::invalid(format!("{path}.image"), &json!(image), why));
+        errors.push(FieldError::invalid(
+            format!("{path}.image"),
+            &json!(image),
+            why,
+        ));
     }
     for (index, port) in items(container, "/ports").iter().enumerate() {
         let field = format!("{path}.ports[{index}]");
         match port["containerPort"].as_i64().unwrap_or_default() {
             0 => errors.push(FieldError::required(format!("{field}.containerPort"), "")),
-            _ => errors.extend(port_number(&port["containerPort"], &format!("{field}.containerPort"))),
+            _ => errors.extend(port_number(
+                &port["containerPort"],
+                &format!("{field}.containerPort"),
+            )),
         }
         errors.extend(within(&field, one_of(port, "protocol", PROTOCOLS)));
     }
-    for (index, _) in items(container, "/env").iter().enumerate().filter(|(_, it)| text(it, "/name").is_empty()) {
-        errors.push(FieldError::required(format!("{path}.env[{index}].name"), ""));
+    for (index, _) in items(container, "/env")
+        .iter()
+        .enumerate()
+        .filter(|(_, it)| text(it, "/name").is_empty())
+    {
+        errors.push(FieldError::required(
+            format!("{path}.env[{index}].name"),
+            "",
+        ));
     }
     for (index, mount) in items(container, "/volumeMounts").iter().enumerate() {
         let field = format!("{path}.volumeMounts[{index}]");
@@ -126,8 +170,14 @@ fn container(container: &Value, path: &str, volumes: &HashSet<&str>) -> FieldErr
             errors.push(FieldError::required(format!("{field}.mountPath"), ""));
         }
     }
-    errors.extend(within(path, one_of(container, "imagePullPolicy", PULLS)));
-    errors.extend(resources(&container["resources"], &format!("{path}.resources")));
+    errors.extend(within(
+        path,
+        one_of(container, "imagePullPolicy", PULL_POLICIES),
+    ));
+    errors.extend(resources(
+        &container["resources"],
+        &format!("{path}.resources"),
+    ));
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
         errors.extend(self::probe(&container[probe], &format!("{path}.{probe}")));
     }
@@ -137,18 +187,24 @@ fn container(container: &Value, path: &str, volumes: &HashSet<&str>) -> FieldErr
 fn resources(resources: &Value, path: &str) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let amounts = |list: &str| resources[list].as_object().into_iter().flatten();
-    let amount = |list: &str, name: &str| -> Option<Quantity> { quantity::of(resources.get(list)?.get(name)?) };
+    let amount = |list: &str, name: &str| -> Option<Quantity> {
+        quantity::from_value(resources.get(list)?.get(name)?)
+    };
     for list in ["limits", "requests"] {
         for (name, value) in amounts(list) {
-            if quantity::of(value).is_some_and(Quantity::is_negative) {
+            if quantity::from_value(value).is_some_and(Quantity::is_negative) {
                 let why = "must be greater than or equal to 0";
-                errors.push(FieldError::invalid(format!("{path}.{list}[{name}]"), value, why));
+                errors.push(FieldError::invalid(
+                    format!("{path}.{list}[{name}]"),
+                    value,
+                    why,
+                ));
             }
         }
     }
     for (name, value) in amounts("requests") {
-        if let (Some(asked), Some(limit)) = (quantity::of(value), amount("limits", name))
-            && asked > limit
+        if let (Some(request), Some(limit)) = (quantity::from_value(value), amount("limits", name))
+            && request > limit
         {
             let why = format!("must be less than or equal to {name} limit of {limit}");
             errors.push(FieldError::invalid(format!("{path}.requests"), value, why));
@@ -166,17 +222,38 @@ fn probe(probe: &Value, path: &str) -> FieldErrors {
     if handlers.iter().all(|handler| probe[handler].is_null()) {
         errors.push(FieldError::required(path, "must specify a handler type"));
     }
-    for handler in ["httpGet", "tcpSocket"].iter().filter(|handler| !probe[**handler].is_null()) {
-        let (port, field) = (&probe[*handler]["port"], format!("{path}.{handler}.port"));
+    for handler in ["httpGet", "tcpSocket"]
+        .iter()
+        .filter(|handler| !probe[**handler].is_null())
+    {
+        let port = &probe[*handler]["port"];
+        let field = format!("{path}.{handler}.port");
         match port.as_str() {
-            Some(name) => errors.extend(names::port(name).iter().map(|why| FieldError::invalid(&*field, port, why))),
+            Some(name) => errors.extend(
+                names::port(name)
+                    .iter()
+                    .map(|why| FieldError::invalid(&*field, port, why)),
+            ),
             None => errors.extend(port_number(port, &field)),
         }
     }
-    let counts = ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"];
-    for field in counts.iter().filter(|field| probe[**field].as_i64().is_some_and(|number| number < 0)) {
+    let counts = [
+        "initialDelaySeconds",
+        "timeoutSeconds",
+        "periodSeconds",
+        "successThreshold",
+        "failureThreshold",
+    ];
+    for field in counts
+        .iter()
+        .filter(|field| probe[**field].as_i64().is_some_and(|number| number < 0))
+    {
         let why = "must be greater than or equal to 0";
-        errors.push(FieldError::invalid(format!("{path}.{field}"), &probe[*field], why));
+        errors.push(FieldError::invalid(
+            format!("{path}.{field}"),
+            &probe[*field],
+            why,
+        ));
     }
     errors
 }
@@ -185,7 +262,7 @@ fn probe(probe: &Value, path: &str) -> FieldErrors {
 mod tests {
     use super::*;
 
-    fn told(container: Value) -> Vec<String> {
+    fn messages(container: Value) -> Vec<String> {
         let mut pod = json!({"spec": {"restartPolicy": "Always", "dnsPolicy": "ClusterFirst"}});
         pod["spec"]["containers"] = json!([container]);
         spec(&pod, "spec").iter().map(ToString::to_string).collect()
@@ -194,17 +271,21 @@ mod tests {
     #[test]
     fn containers_have_names_and_images() {
         let good = json!({"name": "a", "image": "i", "imagePullPolicy": "Always"});
-        assert!(told(good).is_empty());
-        let wrong = ["spec.containers[0].name: Required value", "spec.containers[0].image: Required value"];
-        assert_eq!(told(json!({"imagePullPolicy": "Always"})), wrong);
+        assert!(messages(good).is_empty());
+        let problems = [
+            "spec.containers[0].name: Required value",
+            "spec.containers[0].image: Required value",
+        ];
+        assert_eq!(messages(json!({"imagePullPolicy": "Always"})), problems);
     }
 
     #[test]
-    fn nobody_asks_for_more_than_it_may_have() {
+    fn requests_cannot_exceed_limits() {
         let resources = json!({"limits": {"memory": "1G"}, "requests": {"memory": "1Gi"}});
-        let container = json!({"name": "a", "image": "i", "imagePullPolicy": "Never", "resources": resources});
-        let wrong = "spec.containers[0].resources.requests: Invalid value: \"1Gi\": \
+        let container =
+            json!({"name": "a", "image": "i", "imagePullPolicy": "Never", "resources": resources});
+        let problems = "spec.containers[0].resources.requests: Invalid value: \"1Gi\": \
                      must be less than or equal to memory limit of 1G";
-        assert_eq!(told(container), [wrong]);
+        assert_eq!(messages(container), [problems]);
     }
 }

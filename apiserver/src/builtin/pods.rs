@@ -1,91 +1,122 @@
-//! Pods: what the server fills in, and what it refuses of a change. What a pod's spec may say is in `pod_checks`.
+//! Pods: fields that the server sets, and validation of updates. `pod_checks` validates the spec.
 
 use super::cells::{items, text};
 use super::pod_checks;
-use super::prepare::{fill, list, put};
+use super::prepare::{list, set, set_default};
 use super::validate::at;
 use crate::schema::quantity::{self, Quantity};
 use crate::status::{FieldError, FieldErrors};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
-/// The classes that every server has.
-const SYSTEM_CLASSES: &[(&str, i64)] =
-    &[("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+/// Built-in priority classes.
+const SYSTEM_CLASSES: &[(&str, i64)] = &[
+    ("system-cluster-critical", 2_000_000_000),
+    ("system-node-critical", 2_000_001_000),
+];
 
 pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
-    fill(object, "spec.enableServiceLinks", true);
-    if object["spec"]["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
-        put(object, "spec.terminationGracePeriodSeconds", 1);
+    set_default(object, "spec.enableServiceLinks", true);
+    if object["spec"]["terminationGracePeriodSeconds"]
+        .as_i64()
+        .is_some_and(|seconds| seconds < 0)
+    {
+        set(object, "spec.terminationGracePeriodSeconds", 1);
     }
     let on_host = object["spec"]["hostNetwork"] == true;
     for containers in ["/spec/containers", "/spec/initContainers"] {
         for container in list(object, containers) {
-            ask_for_limits(container);
+            default_requests_to_limits(container);
             for port in list(container, "/ports").filter(|_| on_host) {
                 let number = port["containerPort"].clone();
-                fill(port, "hostPort", number);
+                set_default(port, "hostPort", number);
             }
         }
     }
-    tolerate_for_a_while(object);
+    add_default_tolerations(object);
     for field in ["spec.priority", "spec.preemptionPolicy"] {
-        if let Some(before) = old.map(|old| at(old, field)).filter(|before| !before.is_null()) {
-            fill(object, field, before.clone());
+        if let Some(before) = old
+            .map(|old| at(old, field))
+            .filter(|before| !before.is_null())
+        {
+            set_default(object, field, before.clone());
         }
     }
     if old.is_none() {
-        fill(object, "status.phase", "Pending");
-        let class = quality_of_service(object);
-        fill(object, "status.qosClass", class);
+        set_default(object, "status.phase", "Pending");
+        let class = qos_class(object);
+        set_default(object, "status.qosClass", class);
     }
 }
 
-/// Who says only how much it may have asks for as much.
-fn ask_for_limits(container: &mut Value) {
-    let Some(Value::Object(limits)) = container.pointer("/resources/limits").cloned() else { return };
-    fill(container, "resources.requests", json!({}));
-    if let Some(requests) = container.pointer_mut("/resources/requests").and_then(Value::as_object_mut) {
+/// Sets missing requests to the limits.
+fn default_requests_to_limits(container: &mut Value) {
+    let Some(Value::Object(limits)) = container.pointer("/resources/limits").cloned() else {
+        return;
+    };
+    set_default(container, "resources.requests", json!({}));
+    if let Some(requests) = container
+        .pointer_mut("/resources/requests")
+        .and_then(Value::as_object_mut)
+    {
         for (resource, amount) in limits {
             requests.entry(resource).or_insert(amount);
         }
     }
 }
 
-/// A pod stays five minutes on a node that is lost, unless it says otherwise.
-fn tolerate_for_a_while(pod: &mut Value) {
+/// Adds tolerations that keep a pod on a lost node for five minutes, unless it has its own.
+fn add_default_tolerations(pod: &mut Value) {
     if !pod["spec"].is_object() {
         return;
     }
-    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+    for key in [
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    ] {
         let tolerates = |it: &Value| {
-            matches!(text(it, "/key"), "" | "node.kubernetes.io/not-ready" | "node.kubernetes.io/unreachable")
-                && (text(it, "/key") == key || text(it, "/key").is_empty())
+            matches!(
+                text(it, "/key"),
+                "" | "node.kubernetes.io/not-ready" | "node.kubernetes.io/unreachable"
+            ) && (text(it, "/key") == key || text(it, "/key").is_empty())
                 && matches!(text(it, "/effect"), "" | "NoExecute")
         };
         if !items(pod, "/spec/tolerations").iter().any(tolerates) {
             let added = json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
-            fill(pod, "spec.tolerations", json!([]));
-            if let Some(all) = pod.pointer_mut("/spec/tolerations").and_then(Value::as_array_mut) {
+            set_default(pod, "spec.tolerations", json!([]));
+            if let Some(all) = pod
+                .pointer_mut("/spec/tolerations")
+                .and_then(Value::as_array_mut)
+            {
                 all.push(added);
             }
         }
     }
 }
 
-/// Writes the number of its priority class into a new pod, or says why it may not be.
-pub(super) fn prioritise(pod: &mut Value, classes: &[Value]) -> Result<(), String> {
+/// Sets the priority of a new pod from its priority class.
+pub(super) fn set_priority(pod: &mut Value, classes: &[Value]) -> Result<(), String> {
     let named = text(pod, "/spec/priorityClassName").to_owned();
     let class = match named.as_str() {
-        "" => classes.iter().find(|class| class["globalDefault"] == true).cloned(),
+        "" => classes
+            .iter()
+            .find(|class| class["globalDefault"] == true)
+            .cloned(),
         name => {
             let system = SYSTEM_CLASSES.iter().find(|(system, _)| *system == name);
-            let system = || system.map(|(name, value)| json!({"metadata": {"name": name}, "value": value}));
-            let class = classes.iter().find(|class| text(class, "/metadata/name") == name).cloned().or_else(system);
+            let system =
+                || system.map(|(name, value)| json!({"metadata": {"name": name}, "value": value}));
+            let class = classes
+                .iter()
+                .find(|class| text(class, "/metadata/name") == name)
+                .cloned()
+                .or_else(system);
             Some(class.ok_or_else(|| format!("no PriorityClass with name {name} was found"))?)
         }
     };
-    let value = class.as_ref().map_or(json!(0), |class| class["value"].clone());
+    let value = class
+        .as_ref()
+        .map_or(json!(0), |class| class["value"].clone());
     let given = &pod["spec"]["priority"];
     if !given.is_null() && *given != value {
         return Err(format!(
@@ -93,47 +124,82 @@ pub(super) fn prioritise(pod: &mut Value, classes: &[Value]) -> Result<(), Strin
              priority admission controller computed {value} from the given PriorityClass name"
         ));
     }
-    put(pod, "spec.priority", value);
+    set(pod, "spec.priority", value);
     if let Some(class) = &class {
-        put(pod, "spec.priorityClassName", text(class, "/metadata/name"));
+        set(pod, "spec.priorityClassName", text(class, "/metadata/name"));
     }
-    let policy = class.as_ref().map_or("", |class| text(class, "/preemptionPolicy"));
-    fill(pod, "spec.preemptionPolicy", if policy.is_empty() { "PreemptLowerPriority" } else { policy });
+    let policy = class
+        .as_ref()
+        .map_or("", |class| text(class, "/preemptionPolicy"));
+    set_default(
+        pod,
+        "spec.preemptionPolicy",
+        if policy.is_empty() {
+            "PreemptLowerPriority"
+        } else {
+            policy
+        },
+    );
     Ok(())
 }
 
-/// How long a pod is given to end: nothing, if it runs nowhere.
+/// Returns the grace period of a pod in seconds; 0 if it does not run on a node.
 pub(super) fn grace(pod: &Value) -> u64 {
-    let text = |pointer| pod.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    if text("/spec/nodeName").is_empty() || matches!(text("/status/phase"), "Succeeded" | "Failed") {
+    let text = |pointer| {
+        pod.pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    if text("/spec/nodeName").is_empty() || matches!(text("/status/phase"), "Succeeded" | "Failed")
+    {
         return 0;
     }
-    let wanted = pod.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(30);
-    // A negative period means as short as can be.
-    u64::try_from(wanted).unwrap_or(1)
+    let seconds = pod
+        .pointer("/spec/terminationGracePeriodSeconds")
+        .and_then(Value::as_i64)
+        .unwrap_or(30);
+    // A negative period means the shortest one.
+    u64::try_from(seconds).unwrap_or(1)
 }
 
-/// `Guaranteed` if every container is limited in both resources and asks for as much; `BestEffort` if none asks.
-fn quality_of_service(pod: &Value) -> &'static str {
-    let containers = || items(pod, "/spec/containers").iter().chain(items(pod, "/spec/initContainers"));
+/// Returns the quality-of-service class: `Guaranteed` if every container has limits for both
+/// resources and equal requests, `BestEffort` if none has any.
+fn qos_class(pod: &Value) -> &'static str {
+    let containers = || {
+        items(pod, "/spec/containers")
+            .iter()
+            .chain(items(pod, "/spec/initContainers"))
+    };
     let amount = |container: &Value, list: &str, resource: &str| {
         let amount = container.get("resources")?.get(list)?.get(resource)?;
-        quantity::of(amount).filter(|amount| !amount.is_zero())
+        quantity::from_value(amount).filter(|amount| !amount.is_zero())
     };
     let each = || containers().flat_map(|it| ["cpu", "memory"].map(|resource| (it, resource)));
-    let asked: Vec<_> =
-        each().map(|(it, resource)| (amount(it, "requests", resource), amount(it, "limits", resource))).collect();
+    let amounts: Vec<_> = each()
+        .map(|(it, resource)| {
+            (
+                amount(it, "requests", resource),
+                amount(it, "limits", resource),
+            )
+        })
+        .collect();
     let guaranteed = |(requests, limits): &(Option<Quantity>, Option<Quantity>)| {
-        limits.is_some() && requests.is_none_or(|it| limits.is_some_and(|limit| it.is_as_much_as(limit)))
+        limits.is_some()
+            && requests.is_none_or(|it| limits.is_some_and(|limit| it.is_equal_amount(limit)))
     };
-    match &asked[..] {
-        all if all.iter().all(|(requests, limits)| requests.is_none() && limits.is_none()) => "BestEffort",
+    match &amounts[..] {
+        all if all
+            .iter()
+            .all(|(requests, limits)| requests.is_none() && limits.is_none()) =>
+        {
+            "BestEffort"
+        }
         all if all.iter().all(guaranteed) => "Guaranteed",
         _ => "Burstable",
     }
 }
 
-/// A pod is refused without containers; afterwards little of it may change.
+/// Validates a pod. Only a few fields can change in an update.
 pub(super) fn validate(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut errors = pod_checks::spec(object, "spec");
     let Some(old) = old else {
@@ -144,12 +210,19 @@ pub(super) fn validate(object: &Value, old: Option<&Value>) -> FieldErrors {
         let count = |pod: &Value| pod["spec"][field].as_array().map_or(0, Vec::len);
         if count(object) != count(old) {
             let field = format!("spec.{field}");
-            errors.push(FieldError::forbidden(field, "pod updates may not add or remove containers"));
+            errors.push(FieldError::forbidden(
+                field,
+                "pod updates may not add or remove containers",
+            ));
             return errors;
         }
     }
-    let tolerations =
-        |pod: &Value| -> HashSet<String> { items(pod, "/spec/tolerations").iter().map(ToString::to_string).collect() };
+    let tolerations = |pod: &Value| -> HashSet<String> {
+        items(pod, "/spec/tolerations")
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    };
     if !tolerations(old).is_subset(&tolerations(object)) {
         let why = "existing toleration can not be modified except its tolerationSeconds";
         errors.push(FieldError::forbidden("spec.tolerations", why));
@@ -159,10 +232,14 @@ pub(super) fn validate(object: &Value, old: Option<&Value>) -> FieldErrors {
         && new > before
     {
         let why = "must be less than or equal to previous value";
-        errors.push(FieldError::invalid("spec.activeDeadlineSeconds", &json!(new), why));
+        errors.push(FieldError::invalid(
+            "spec.activeDeadlineSeconds",
+            &json!(new),
+            why,
+        ));
         return errors;
     }
-    if fixed(object) != fixed(old) {
+    if immutable_spec(object) != immutable_spec(old) {
         let why = "pod updates may not change fields other than `spec.containers[*].image`,\
             `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
             `spec.tolerations` (only additions to existing tolerations),\
@@ -172,15 +249,19 @@ pub(super) fn validate(object: &Value, old: Option<&Value>) -> FieldErrors {
     errors
 }
 
-/// What of a pod's spec never changes. What it has or not (`null`, missing) is the same.
-fn fixed(pod: &Value) -> Value {
+/// Returns the fields of a pod's spec that are immutable, without nulls.
+fn immutable_spec(pod: &Value) -> Value {
     let mut spec = pod["spec"].clone();
     if let Some(spec) = spec.as_object_mut() {
-        let free = ["activeDeadlineSeconds", "schedulingGates", "tolerations"];
-        spec.retain(|key, value| !free.contains(&key.as_str()) && !value.is_null());
+        let mutable = ["activeDeadlineSeconds", "schedulingGates", "tolerations"];
+        spec.retain(|key, value| !mutable.contains(&key.as_str()) && !value.is_null());
     }
     for list in ["/containers", "/initContainers"] {
-        let containers = spec.pointer_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+        let containers = spec
+            .pointer_mut(list)
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten();
         for container in containers.filter_map(Value::as_object_mut) {
             container.remove("image");
         }
@@ -197,21 +278,21 @@ mod tests {
     }
 
     #[test]
-    fn only_a_pod_that_runs_somewhere_is_given_time() {
-        let given = |node: &str, phase: &str, seconds: i64| {
+    fn only_a_running_pod_has_a_grace_period() {
+        let period = |node: &str, phase: &str, seconds: i64| {
             grace(&json!({
                 "spec": {"nodeName": node, "terminationGracePeriodSeconds": seconds}, "status": {"phase": phase},
             }))
         };
-        assert_eq!(given("n", "Running", 45), 45);
-        assert_eq!(given("", "Pending", 45), 0);
-        assert_eq!(given("n", "Succeeded", 45), 0);
-        assert_eq!(given("n", "Running", -1), 1);
+        assert_eq!(period("n", "Running", 45), 45);
+        assert_eq!(period("", "Pending", 45), 0);
+        assert_eq!(period("n", "Succeeded", 45), 0);
+        assert_eq!(period("n", "Running", -1), 1);
         assert_eq!(grace(&json!({"spec": {"nodeName": "n"}})), 30);
     }
 
     #[test]
-    fn a_pod_begins_pending_in_the_class_of_its_resources() {
+    fn a_new_pod_is_pending_and_has_the_qos_class_of_its_resources() {
         let class = |containers: Value| {
             let mut object = json!({"spec": {"containers": containers}});
             prepare(&mut object, None);
@@ -220,14 +301,24 @@ mod tests {
         };
         let limits = json!({"cpu": "1", "memory": "1Gi"});
         assert_eq!(class(json!([{}])), "BestEffort");
-        assert_eq!(class(json!([{"resources": {"limits": limits}}])), "Guaranteed");
-        assert_eq!(class(json!([{"resources": {"limits": limits, "requests": {"cpu": "0.5"}}}])), "Burstable");
-        assert_eq!(class(json!([{"resources": {"limits": limits}}, {}])), "Burstable");
+        assert_eq!(
+            class(json!([{"resources": {"limits": limits}}])),
+            "Guaranteed"
+        );
+        assert_eq!(
+            class(json!([{"resources": {"limits": limits, "requests": {"cpu": "0.5"}}}])),
+            "Burstable"
+        );
+        assert_eq!(
+            class(json!([{"resources": {"limits": limits}}, {}])),
+            "Burstable"
+        );
     }
 
     #[test]
-    fn of_a_pod_s_spec_images_may_change_and_little_else() {
-        let container = |name: &str| json!({"name": name, "image": "1", "imagePullPolicy": "Never"});
+    fn an_update_of_a_pod_can_change_images_and_add_tolerations() {
+        let container =
+            |name: &str| json!({"name": name, "image": "1", "imagePullPolicy": "Never"});
         let old = json!({"spec": {
             "nodeName": "n", "restartPolicy": "Always", "dnsPolicy": "Default", "containers": [container("a")],
         }});

@@ -1,4 +1,4 @@
-//! What is refused of roles and of those who bind them.
+//! Validation of roles and role bindings.
 
 use super::cells::{items, text};
 use super::validate::one_of;
@@ -12,17 +12,19 @@ pub(super) fn role(object: &Value, _: Option<&Value>) -> FieldErrors {
     rules(object, true)
 }
 
-/// An aggregated role's rules are the server's own, but no less valid.
+/// Validates a cluster role, including the aggregated rules that the server sets.
 pub(super) fn cluster_role(object: &Value, _: Option<&Value>) -> FieldErrors {
     rules(object, false)
 }
 
 fn rules(object: &Value, namespaced: bool) -> FieldErrors {
     let rules = items(object, "/rules").iter().enumerate();
-    rules.flat_map(|(index, rule)| bad_rule(rule, &format!("rules[{index}]"), namespaced)).collect()
+    rules
+        .flat_map(|(index, rule)| validate_rule(rule, &format!("rules[{index}]"), namespaced))
+        .collect()
 }
 
-fn bad_rule(rule: &Value, field: &str, namespaced: bool) -> FieldErrors {
+fn validate_rule(rule: &Value, field: &str, namespaced: bool) -> FieldErrors {
     let has = |key: &str| rule[key].as_array().is_some_and(|list| !list.is_empty());
     let mut errors = FieldErrors::new();
     let mut require = |key: &str, why: &str| {
@@ -32,18 +34,31 @@ fn bad_rule(rule: &Value, field: &str, namespaced: bool) -> FieldErrors {
     };
     require("verbs", "");
     if !has("nonResourceURLs") {
-        require("apiGroups", "resource rules must supply at least one api group");
-        require("resources", "resource rules must supply at least one resource");
+        require(
+            "apiGroups",
+            "resource rules must supply at least one api group",
+        );
+        require(
+            "resources",
+            "resource rules must supply at least one resource",
+        );
         return errors;
     }
-    let mut refuse = |why: &str| {
-        errors.push(FieldError::invalid(format!("{field}.nonResourceURLs"), &rule["nonResourceURLs"], why));
+    let mut reject = |why: &str| {
+        errors.push(FieldError::invalid(
+            format!("{field}.nonResourceURLs"),
+            &rule["nonResourceURLs"],
+            why,
+        ));
     };
     if namespaced {
-        refuse("namespaced rules cannot apply to non-resource URLs");
+        reject("namespaced rules cannot apply to non-resource URLs");
     }
-    if ["apiGroups", "resources", "resourceNames"].iter().any(|key| has(key)) {
-        refuse("rules cannot apply to both regular resources and non-resource URLs");
+    if ["apiGroups", "resources", "resourceNames"]
+        .iter()
+        .any(|key| has(key))
+    {
+        reject("rules cannot apply to both regular resources and non-resource URLs");
     }
     errors
 }
@@ -74,7 +89,10 @@ fn binding(object: &Value, old: Option<&Value>, roles: &[&str], namespaced: bool
             errors.push(FieldError::required(format!("{field}.name"), ""));
         }
         let kind = one_of(subject, "kind", &["ServiceAccount", "User", "Group"]);
-        errors.extend(kind.or_else(|| one_of(subject, "apiGroup", group)).map(within));
+        errors.extend(
+            kind.or_else(|| one_of(subject, "apiGroup", group))
+                .map(within),
+        );
         if account && !namespaced && text(subject, "/namespace").is_empty() {
             errors.push(FieldError::required(format!("{field}.namespace"), ""));
         }
@@ -84,35 +102,46 @@ fn binding(object: &Value, old: Option<&Value>, roles: &[&str], namespaced: bool
     }
     let role = &object["roleRef"];
     if old.is_some_and(|old| old["roleRef"] != *role) {
-        // The real server shows it as Go has it.
-        let shown = format!(r#"{{"APIGroup":{},"Kind":{},"Name":{}}}"#, role["apiGroup"], role["kind"], role["name"]);
-        errors.push(FieldError::invalid_as("roleRef", &shown, "field is immutable"));
+        // The real server prints the Go struct.
+        let formatted = format!(
+            r#"{{"APIGroup":{},"Kind":{},"Name":{}}}"#,
+            role["apiGroup"], role["kind"], role["name"]
+        );
+        errors.push(FieldError::invalid_formatted(
+            "roleRef",
+            &formatted,
+            "field is immutable",
+        ));
     }
     errors
 }
 
-/// The names of those of a kind that a role is bound to.
-fn bound(object: &Value, kind: &str) -> Value {
-    let named = items(object, "/subjects").iter().filter(|subject| subject["kind"] == kind);
-    let named: Vec<_> = named
+/// Returns the names of the subjects of a kind.
+fn subject_names(object: &Value, kind: &str) -> Value {
+    let subjects = items(object, "/subjects")
+        .iter()
+        .filter(|subject| subject["kind"] == kind);
+    let subjects: Vec<_> = subjects
         .map(|subject| match text(subject, "/namespace") {
-            namespace if kind == "ServiceAccount" => format!("{namespace}/{}", text(subject, "/name")),
+            namespace if kind == "ServiceAccount" => {
+                format!("{namespace}/{}", text(subject, "/name"))
+            }
             _ => text(subject, "/name").to_owned(),
         })
         .collect();
-    named.join(", ").into()
+    subjects.join(", ").into()
 }
 
 pub(super) fn bound_users(object: &Value, _: &Clock) -> Value {
-    bound(object, "User")
+    subject_names(object, "User")
 }
 
 pub(super) fn bound_groups(object: &Value, _: &Clock) -> Value {
-    bound(object, "Group")
+    subject_names(object, "Group")
 }
 
 pub(super) fn bound_accounts(object: &Value, _: &Clock) -> Value {
-    bound(object, "ServiceAccount")
+    subject_names(object, "ServiceAccount")
 }
 
 #[cfg(test)]
@@ -125,20 +154,24 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_says_what_may_be_done_to_what() {
-        let rules = json!({"rules": [{"verbs": ["get"]}, {"apiGroups": [""], "resources": ["pods"]}]});
-        assert_eq!(fields(role(&rules, None)), ["rules[0].apiGroups", "rules[0].resources", "rules[1].verbs"]);
+    fn a_rule_has_verbs_groups_and_resources() {
+        let rules =
+            json!({"rules": [{"verbs": ["get"]}, {"apiGroups": [""], "resources": ["pods"]}]});
+        assert_eq!(
+            fields(role(&rules, None)),
+            ["rules[0].apiGroups", "rules[0].resources", "rules[1].verbs"]
+        );
     }
 
     #[test]
-    fn only_cluster_roles_speak_of_paths() {
+    fn only_cluster_roles_have_non_resource_urls() {
         let rules = json!({"rules": [{"verbs": ["get"], "nonResourceURLs": ["/healthz"]}]});
         assert_eq!(fields(role(&rules, None)), ["rules[0].nonResourceURLs"]);
         assert!(cluster_role(&rules, None).is_empty());
     }
 
     #[test]
-    fn a_binding_keeps_its_role() {
+    fn the_role_of_a_binding_is_immutable() {
         let binding = |name: &str| {
             json!({
                 "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
@@ -146,15 +179,27 @@ mod tests {
             })
         };
         assert!(role_binding(&binding("a"), Some(&binding("a"))).is_empty());
-        assert_eq!(fields(role_binding(&binding("b"), Some(&binding("a")))), ["roleRef"]);
-        // Of an account, a binding of the whole cluster must say where it lives.
-        assert_eq!(fields(cluster_role_binding(&binding("a"), None)), ["subjects[0].namespace"]);
+        assert_eq!(
+            fields(role_binding(&binding("b"), Some(&binding("a")))),
+            ["roleRef"]
+        );
+        // A cluster role binding requires the namespace of a service account.
+        assert_eq!(
+            fields(cluster_role_binding(&binding("a"), None)),
+            ["subjects[0].namespace"]
+        );
     }
 
     #[test]
-    fn a_binding_names_a_role_and_known_subjects() {
-        let binding = json!({"roleRef": {"kind": "Pod"}, "subjects": [{"kind": "Robot", "name": "r"}]});
-        let wrong = ["roleRef.apiGroup", "roleRef.kind", "subjects[0].kind", "roleRef.name"];
+    fn a_binding_has_a_role_and_valid_subjects() {
+        let binding =
+            json!({"roleRef": {"kind": "Pod"}, "subjects": [{"kind": "Robot", "name": "r"}]});
+        let wrong = [
+            "roleRef.apiGroup",
+            "roleRef.kind",
+            "subjects[0].kind",
+            "roleRef.name",
+        ];
         assert_eq!(fields(role_binding(&binding, None)), wrong);
     }
 }

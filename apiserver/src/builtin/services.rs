@@ -1,10 +1,11 @@
-//! Services: what the server fills in, gives out and refuses.
+//! Services: fields that the server sets, allocation of addresses and ports, and validation.
 //!
-//! Addresses and ports are given out of fixed ranges. Which of them are taken is read from the services that are stored: there
-//! is no second book that could say otherwise. Whoever gives out holds the server's lock for it until the service is stored.
+//! Addresses and node ports come from fixed ranges. The stored services are the only record of
+//! those in use. The caller of [`allocate`] holds
+//! [`Core::allocation`](crate::server::Core::allocation) until the service is stored.
 
 use super::cells::{items, text};
-use super::prepare::{fill, list, put};
+use super::prepare::{list, set, set_default};
 use super::validate::{at, one_of, port_number};
 use crate::meta::names;
 use crate::status::{FieldError, FieldErrors};
@@ -13,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 
-const PORTS: RangeInclusive<u16> = 30000..=32767;
+const NODE_PORTS: RangeInclusive<u16> = 30000..=32767;
 
 fn spec(service: &mut Value) -> Option<&mut Map<String, Value>> {
     service.get_mut("spec")?.as_object_mut()
@@ -30,48 +31,55 @@ fn has_node_ports(service: &Value) -> bool {
 pub(super) fn prepare(service: &mut Value, old: Option<&Value>) {
     if let Some(old) = old {
         keep_allocated(service, old);
-        drop_what_no_longer_applies(service, old);
+        drop_fields_of_previous_type(service, old);
     }
     let address = at(service, "spec.clusterIP").clone();
-    if items(service, "/spec/clusterIPs").is_empty() && address.as_str().is_some_and(|it| !it.is_empty()) {
-        put(service, "spec.clusterIPs", json!([address]));
+    if items(service, "/spec/clusterIPs").is_empty()
+        && address.as_str().is_some_and(|it| !it.is_empty())
+    {
+        set(service, "spec.clusterIPs", json!([address]));
     }
     match kind(service) {
         "ExternalName" => drop(spec(service).map(|spec| spec.remove("internalTrafficPolicy"))),
-        "ClusterIP" => fill(service, "spec.internalTrafficPolicy", "Cluster"),
+        "ClusterIP" => set_default(service, "spec.internalTrafficPolicy", "Cluster"),
         "NodePort" => {
-            fill(service, "spec.internalTrafficPolicy", "Cluster");
-            fill(service, "spec.externalTrafficPolicy", "Cluster");
+            set_default(service, "spec.internalTrafficPolicy", "Cluster");
+            set_default(service, "spec.externalTrafficPolicy", "Cluster");
         }
         "LoadBalancer" => {
-            fill(service, "spec.internalTrafficPolicy", "Cluster");
-            fill(service, "spec.externalTrafficPolicy", "Cluster");
-            fill(service, "spec.allocateLoadBalancerNodePorts", true);
+            set_default(service, "spec.internalTrafficPolicy", "Cluster");
+            set_default(service, "spec.externalTrafficPolicy", "Cluster");
+            set_default(service, "spec.allocateLoadBalancerNodePorts", true);
         }
         _ => {}
     }
     if kind(service) != "LoadBalancer" && old.is_some() {
-        put(service, "status.loadBalancer", json!({}));
+        set(service, "status.loadBalancer", json!({}));
     }
 }
 
-/// What was given out stays, if it is still needed and nothing else is asked for.
+/// Keeps allocated addresses and ports if they are still needed and no others are requested.
 fn keep_allocated(service: &mut Value, old: &Value) {
     if kind(service) != "ExternalName" && kind(old) != "ExternalName" {
         let none = text(service, "/spec/clusterIP").is_empty();
         if none && items(service, "/spec/clusterIPs").is_empty() {
             for field in ["spec.clusterIP", "spec.clusterIPs"] {
-                put(service, field, at(old, field).clone());
+                set(service, field, at(old, field).clone());
             }
         }
     }
     if has_node_ports(service) && has_node_ports(old) {
         let mut allocated: HashMap<_, &Value> = HashMap::new();
         for port in items(old, "/spec/ports") {
-            allocated.entry(protocol_and_number(port)).or_insert(&port["nodePort"]);
+            allocated
+                .entry(protocol_and_number(port))
+                .or_insert(&port["nodePort"]);
         }
         for port in list(service, "/spec/ports").filter(|port| port["nodePort"].is_null()) {
-            if let Some(number) = allocated.get(&protocol_and_number(port)).filter(|number| !number.is_null()) {
+            if let Some(number) = allocated
+                .get(&protocol_and_number(port))
+                .filter(|number| !number.is_null())
+            {
                 port["nodePort"] = (*number).clone();
             }
         }
@@ -83,15 +91,19 @@ fn protocol_and_number(port: &Value) -> (String, Option<i64>) {
     (text(port, "/protocol").to_owned(), port["port"].as_i64())
 }
 
-/// What only the former type needed goes, unless it was changed too: then it is refused.
-fn drop_what_no_longer_applies(service: &mut Value, old: &Value) {
-    let mut gone: Vec<&str> = Vec::new();
+/// Removes fields that only the previous type needed. Fields that were also changed stay, and
+/// validation rejects them.
+fn drop_fields_of_previous_type(service: &mut Value, old: &Value) {
+    let mut obsolete: Vec<&str> = Vec::new();
     if kind(old) != "ExternalName" && kind(service) == "ExternalName" {
-        gone.extend(["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"]);
+        obsolete.extend(["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"]);
     }
     if has_node_ports(old) && !has_node_ports(service) {
-        gone.push("externalTrafficPolicy");
-        let allocated: HashSet<_> = items(old, "/spec/ports").iter().map(|port| port["nodePort"].as_u64()).collect();
+        obsolete.push("externalTrafficPolicy");
+        let allocated: HashSet<_> = items(old, "/spec/ports")
+            .iter()
+            .map(|port| port["nodePort"].as_u64())
+            .collect();
         for port in list(service, "/spec/ports") {
             let known = allocated.contains(&port["nodePort"].as_u64());
             if let (true, Some(port)) = (known, port.as_object_mut()) {
@@ -100,15 +112,19 @@ fn drop_what_no_longer_applies(service: &mut Value, old: &Value) {
         }
     }
     if kind(old) == "LoadBalancer" && kind(service) != "LoadBalancer" {
-        gone.extend(["allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort"]);
+        obsolete.extend([
+            "allocateLoadBalancerNodePorts",
+            "loadBalancerClass",
+            "healthCheckNodePort",
+        ]);
     }
     let before = &old["spec"];
     if let Some(spec) = spec(service) {
-        spec.retain(|field, value| !gone.contains(&field.as_str()) || before[field] != *value);
+        spec.retain(|field, value| !obsolete.contains(&field.as_str()) || before[field] != *value);
     }
 }
 
-/// Why a service cannot get the addresses or ports that it needs.
+/// Error of allocating addresses or ports.
 #[derive(Debug)]
 pub(super) enum AllocationError {
     Invalid(FieldError),
@@ -121,7 +137,8 @@ impl From<FieldError> for AllocationError {
     }
 }
 
-/// Gives out what a service needs: addresses and ports that none of the `others` has. `draw` picks below a number.
+/// Allocates addresses and ports that none of the `others` has. `draw` returns a number below its
+/// argument.
 pub(super) fn allocate(
     service: &mut Value,
     others: &[Value],
@@ -131,81 +148,138 @@ pub(super) fn allocate(
         return Ok(());
     }
     let headless = text(service, "/spec/clusterIP") == "None";
-    let dual = headless && at(service, "spec.selector").as_object().is_none_or(Map::is_empty);
-    fill(service, "spec.ipFamilyPolicy", if dual { "RequireDualStack" } else { "SingleStack" });
-    let families = if dual { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) };
-    let asked: Vec<_> = items(service, "/spec/clusterIPs").to_vec();
-    for (index, address) in asked.iter().enumerate().filter(|(_, address)| *address != "None") {
-        if address.as_str().is_none_or(|address| address.parse::<IpAddr>().is_err()) {
-            return Err(FieldError::invalid(format!("spec.clusterIPs[{index}]"), address, NO_ADDRESS).into());
+    let dual_stack = headless
+        && at(service, "spec.selector")
+            .as_object()
+            .is_none_or(Map::is_empty);
+    set_default(
+        service,
+        "spec.ipFamilyPolicy",
+        if dual_stack {
+            "RequireDualStack"
+        } else {
+            "SingleStack"
+        },
+    );
+    let families = if dual_stack {
+        json!(["IPv4", "IPv6"])
+    } else {
+        json!(["IPv4"])
+    };
+    let requested: Vec<_> = items(service, "/spec/clusterIPs").to_vec();
+    for (index, address) in requested
+        .iter()
+        .enumerate()
+        .filter(|(_, address)| *address != "None")
+    {
+        if address
+            .as_str()
+            .is_none_or(|address| address.parse::<IpAddr>().is_err())
+        {
+            return Err(FieldError::invalid(
+                format!("spec.clusterIPs[{index}]"),
+                address,
+                INVALID_ADDRESS,
+            )
+            .into());
         }
     }
-    fill(service, "spec.ipFamilies", families);
+    set_default(service, "spec.ipFamilies", families);
     if !headless {
-        address(service, &asked, others, draw)?;
+        allocate_address(service, &requested, others, draw)?;
     }
-    let wanted = kind(service) == "NodePort" || at(service, "spec.allocateLoadBalancerNodePorts") == true;
-    if has_node_ports(service) { ports(service, others, wanted, draw) } else { Ok(()) }
+    let allocates_node_ports =
+        kind(service) == "NodePort" || at(service, "spec.allocateLoadBalancerNodePorts") == true;
+    if has_node_ports(service) {
+        allocate_node_ports(service, others, allocates_node_ports, draw)
+    } else {
+        Ok(())
+    }
 }
 
-pub(super) const NO_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+pub(super) const INVALID_ADDRESS: &str =
+    "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 
-fn address(
+fn allocate_address(
     service: &mut Value,
-    asked: &[Value],
+    requested: &[Value],
     others: &[Value],
     draw: &mut dyn FnMut(usize) -> usize,
 ) -> Result<(), AllocationError> {
-    // The first address is that of the server itself.
+    // The first address belongs to the API server.
     let range = (1..=254).map(|last| Ipv4Addr::new(10, 0, 0, last));
-    let taken = |address: &str| others.iter().any(|other| text(other, "/spec/clusterIP") == address);
-    if let [wanted, ..] = asked {
-        let wanted = wanted.as_str().unwrap_or_default();
-        let why = match wanted.parse::<Ipv4Addr>() {
+    let in_use = |address: &str| {
+        others
+            .iter()
+            .any(|other| text(other, "/spec/clusterIP") == address)
+    };
+    if let [requested_value, ..] = requested {
+        let requested_value = requested_value.as_str().unwrap_or_default();
+        let why = match requested_value.parse::<Ipv4Addr>() {
             Ok(address) if !range.clone().any(|it| it == address) => {
                 "the provided network does not match the current range"
             }
-            _ if taken(wanted) => "provided IP is already allocated",
+            _ if in_use(requested_value) => "provided IP is already allocated",
             _ => return Ok(()),
         };
-        let why = format!("failed to allocate IP {wanted}: {why}");
-        return Err(FieldError::invalid("spec.clusterIPs", &json!(asked), why).into());
+        let why = format!("failed to allocate IP {requested_value}: {why}");
+        return Err(FieldError::invalid("spec.clusterIPs", &json!(requested), why).into());
     }
-    let free: Vec<_> = range.skip(1).map(|it| it.to_string()).filter(|it| !taken(it)).collect();
+    let free: Vec<_> = range
+        .skip(1)
+        .map(|it| it.to_string())
+        .filter(|it| !in_use(it))
+        .collect();
     if free.is_empty() {
         let why = "failed to allocate a serviceIP: range is full";
-        return Err(FieldError::invalid("spec.clusterIPs", &json!(asked), why).into());
+        return Err(FieldError::invalid("spec.clusterIPs", &json!(requested), why).into());
     }
-    let given = &free[draw(free.len())];
-    put(service, "spec.clusterIP", given.as_str());
-    put(service, "spec.clusterIPs", json!([given]));
+    let allocated = &free[draw(free.len())];
+    set(service, "spec.clusterIP", allocated.as_str());
+    set(service, "spec.clusterIPs", json!([allocated]));
     Ok(())
 }
 
-fn ports(
+fn allocate_node_ports(
     service: &mut Value,
     others: &[Value],
-    wanted: bool,
+    allocates_node_ports: bool,
     draw: &mut dyn FnMut(usize) -> usize,
 ) -> Result<(), AllocationError> {
     let numbers = |service: &Value| -> Vec<u64> {
-        items(service, "/spec/ports").iter().filter_map(|port| port["nodePort"].as_u64()).collect()
+        items(service, "/spec/ports")
+            .iter()
+            .filter_map(|port| port["nodePort"].as_u64())
+            .collect()
     };
-    let mut taken: HashSet<u64> = others.iter().flat_map(numbers).collect();
-    for (index, number) in items(service, "/spec/ports").iter().enumerate().map(|(at, port)| (at, &port["nodePort"])) {
-        let Some(wanted) = number.as_u64() else { continue };
-        let why = if !PORTS.contains(&u16::try_from(wanted).unwrap_or_default()) {
+    let mut in_use: HashSet<u64> = others.iter().flat_map(numbers).collect();
+    for (index, number) in items(service, "/spec/ports")
+        .iter()
+        .enumerate()
+        .map(|(at, port)| (at, &port["nodePort"]))
+    {
+        let Some(requested_value) = number.as_u64() else {
+            continue;
+        };
+        let why = if !NODE_PORTS.contains(&u16::try_from(requested_value).unwrap_or_default()) {
             "provided port is not in the valid range. The range of valid ports is 30000-32767"
-        } else if taken.contains(&wanted) {
+        } else if in_use.contains(&requested_value) {
             "provided port is already allocated"
         } else {
             continue;
         };
-        return Err(FieldError::invalid(format!("spec.ports[{index}].nodePort"), number, why).into());
+        return Err(
+            FieldError::invalid(format!("spec.ports[{index}].nodePort"), number, why).into(),
+        );
     }
-    taken.extend(numbers(service));
-    let mut free: Vec<_> = PORTS.map(u64::from).filter(|port| !taken.contains(port)).collect();
-    for port in list(service, "/spec/ports").filter(|port| wanted && port["nodePort"].is_null()) {
+    in_use.extend(numbers(service));
+    let mut free: Vec<_> = NODE_PORTS
+        .map(u64::from)
+        .filter(|port| !in_use.contains(port))
+        .collect();
+    for port in list(service, "/spec/ports")
+        .filter(|port| allocates_node_ports && port["nodePort"].is_null())
+    {
         if free.is_empty() {
             return Err(AllocationError::NodePortsExhausted);
         }
@@ -226,38 +300,81 @@ pub(super) fn validate(service: &Value, old: Option<&Value>) -> FieldErrors {
         if name.is_empty() {
             errors.push(FieldError::required("spec.externalName", ""));
         } else {
-            let wrong = names::subdomain(name.trim_end_matches('.'));
-            errors.extend(wrong.iter().map(|why| FieldError::invalid("spec.externalName", &json!(name), why)));
+            let problems = names::subdomain(name.trim_end_matches('.'));
+            errors.extend(
+                problems
+                    .iter()
+                    .map(|why| FieldError::invalid("spec.externalName", &json!(name), why)),
+            );
         }
     }
     let mut seen = HashSet::new();
     for (index, port) in ports.iter().enumerate() {
-        errors.extend(bad_port(port, &format!("spec.ports[{index}]"), ports.len() > 1, &mut seen));
+        errors.extend(validate_port(
+            port,
+            &format!("spec.ports[{index}]"),
+            ports.len() > 1,
+            &mut seen,
+        ));
     }
-    for key in at(service, "spec.selector").as_object().into_iter().flatten().map(|(key, _)| key) {
-        errors.extend(names::qualified(key).iter().map(|why| FieldError::invalid("spec.selector", &json!(key), why)));
+    for key in at(service, "spec.selector")
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, _)| key)
+    {
+        errors.extend(
+            names::qualified(key)
+                .iter()
+                .map(|why| FieldError::invalid("spec.selector", &json!(key), why)),
+        );
     }
-    errors.extend(one_of(service, "spec.sessionAffinity", &["ClientIP", "None"]));
-    errors.extend(one_of(service, "spec.type", &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]));
+    errors.extend(one_of(
+        service,
+        "spec.sessionAffinity",
+        &["ClientIP", "None"],
+    ));
+    errors.extend(one_of(
+        service,
+        "spec.type",
+        &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"],
+    ));
     if kind(service) == "ClusterIP" {
-        for (index, _) in ports.iter().enumerate().filter(|(_, port)| !port["nodePort"].is_null()) {
+        for (index, _) in ports
+            .iter()
+            .enumerate()
+            .filter(|(_, port)| !port["nodePort"].is_null())
+        {
             let why = "may not be used when `type` is 'ClusterIP'";
-            errors.push(FieldError::forbidden(format!("spec.ports[{index}].nodePort"), why));
+            errors.push(FieldError::forbidden(
+                format!("spec.ports[{index}].nodePort"),
+                why,
+            ));
         }
     }
-    errors.extend(same_ports(ports));
+    errors.extend(duplicate_ports(ports));
     if let Some(old) = old {
         let addresses = |service| items(service, "/spec/clusterIPs");
-        let (new, before) = (addresses(service), addresses(old));
+        let new = addresses(service);
+        let before = addresses(old);
         let both = kind(service) != "ExternalName" && kind(old) != "ExternalName";
         if both && !before.is_empty() && new.first() != before.first() {
-            errors.push(FieldError::invalid("spec.clusterIPs[0]", &json!(new), "may not change once set"));
+            errors.push(FieldError::invalid(
+                "spec.clusterIPs[0]",
+                &json!(new),
+                "may not change once set",
+            ));
         }
     }
     errors
 }
 
-fn bad_port<'a>(port: &'a Value, field: &str, named: bool, seen: &mut HashSet<&'a str>) -> FieldErrors {
+fn validate_port<'a>(
+    port: &'a Value,
+    field: &str,
+    named: bool,
+    seen: &mut HashSet<&'a str>,
+) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let name = text(port, "/name");
     if name.is_empty() {
@@ -266,39 +383,56 @@ fn bad_port<'a>(port: &'a Value, field: &str, named: bool, seen: &mut HashSet<&'
         }
     } else {
         let at = format!("{field}.name");
-        let wrong = names::label(name);
-        errors.extend(wrong.iter().map(|why| FieldError::invalid(&*at, &json!(name), why)));
+        let problems = names::label(name);
+        errors.extend(
+            problems
+                .iter()
+                .map(|why| FieldError::invalid(&*at, &json!(name), why)),
+        );
         if !seen.insert(name) {
             errors.push(FieldError::duplicate(at, &json!(name)));
         }
     }
     errors.extend(port_number(&port["port"], &format!("{field}.port")));
-    errors.extend(one_of(port, "protocol", &["SCTP", "TCP", "UDP"]).map(|mut error| {
-        error.field = format!("{field}.protocol");
-        error
-    }));
-    errors.extend(target_port(&port["targetPort"], &format!("{field}.targetPort")));
+    errors.extend(
+        one_of(port, "protocol", &["SCTP", "TCP", "UDP"]).map(|mut error| {
+            error.field = format!("{field}.protocol");
+            error
+        }),
+    );
+    errors.extend(target_port(
+        &port["targetPort"],
+        &format!("{field}.targetPort"),
+    ));
     errors
 }
 
 fn target_port(target: &Value, field: &str) -> FieldErrors {
     match target.as_str() {
-        Some(name) => names::port(name).into_iter().map(|why| FieldError::invalid(field, target, why)).collect(),
+        Some(name) => names::port(name)
+            .into_iter()
+            .map(|why| FieldError::invalid(field, target, why))
+            .collect(),
         None => port_number(target, field).into_iter().collect(),
     }
 }
 
-/// No two ports are the same number of the same protocol. The real server shows the second as Go has it, and only that.
-fn same_ports(ports: &[Value]) -> FieldErrors {
+/// Rejects two ports with the same number and protocol. The real server prints a Go struct of only
+/// these fields.
+fn duplicate_ports(ports: &[Value]) -> FieldErrors {
     let mut seen = HashSet::new();
     let mut errors = FieldErrors::new();
     for (index, port) in ports.iter().enumerate() {
         if !seen.insert(protocol_and_number(port)) {
-            let (protocol, number) = (&port["protocol"], &port["port"]);
+            let protocol = &port["protocol"];
+            let number = &port["port"];
             let text = format!(
                 r#"{{"Name":"","Protocol":{protocol},"AppProtocol":null,"Port":{number},"TargetPort":0,"NodePort":0}}"#
             );
-            errors.push(FieldError::duplicate_of(format!("spec.ports[{index}]"), &text));
+            errors.push(FieldError::duplicate_formatted(
+                format!("spec.ports[{index}]"),
+                &text,
+            ));
         }
     }
     errors
@@ -308,58 +442,99 @@ fn same_ports(ports: &[Value]) -> FieldErrors {
 mod tests {
     use super::*;
 
-    fn made(mut service: Value, old: Option<&Value>, others: &[Value]) -> Result<Value, AllocationError> {
+    fn prepare_and_allocate(
+        mut service: Value,
+        old: Option<&Value>,
+        others: &[Value],
+    ) -> Result<Value, AllocationError> {
         prepare(&mut service, old);
         allocate(&mut service, others, &mut |_| 0)?;
         Ok(service["spec"].take())
     }
 
     #[test]
-    fn a_service_gets_an_address_that_nobody_has() {
+    fn a_service_gets_an_unused_address() {
         let service = json!({"spec": {"type": "ClusterIP", "ports": [{"port": 80}]}});
-        let first = made(service.clone(), None, &[]).unwrap();
-        assert_eq!((&first["clusterIP"], &first["clusterIPs"]), (&json!("10.0.0.2"), &json!(["10.0.0.2"])));
-        let second = made(service, None, &[json!({"spec": first})]).unwrap();
+        let first = prepare_and_allocate(service.clone(), None, &[]).unwrap();
+        assert_eq!(
+            (&first["clusterIP"], &first["clusterIPs"]),
+            (&json!("10.0.0.2"), &json!(["10.0.0.2"]))
+        );
+        let second = prepare_and_allocate(service, None, &[json!({"spec": first})]).unwrap();
         assert_eq!(second["clusterIP"], "10.0.0.3");
-        let wants = json!({"spec": {"type": "ClusterIP", "clusterIP": "10.0.0.3"}});
-        let Err(AllocationError::Invalid(error)) = made(wants, None, &[json!({"spec": second})]) else {
-            panic!("the address is taken")
+        let requesting = json!({"spec": {"type": "ClusterIP", "clusterIP": "10.0.0.3"}});
+        let Err(AllocationError::Invalid(error)) =
+            prepare_and_allocate(requesting, None, &[json!({"spec": second})])
+        else {
+            panic!("the address is in use")
         };
-        assert!(error.body.ends_with("failed to allocate IP 10.0.0.3: provided IP is already allocated"), "{error}");
+        assert!(
+            error
+                .body
+                .ends_with("failed to allocate IP 10.0.0.3: provided IP is already allocated"),
+            "{error}"
+        );
     }
 
     #[test]
-    fn a_headless_service_has_none_and_keeps_it() {
+    fn a_headless_service_gets_no_address() {
         let spec = json!({"type": "ClusterIP", "clusterIP": "None", "selector": {"a": "b"}});
-        let made = made(json!({"spec": spec}), None, &[]).unwrap();
-        assert_eq!((&made["clusterIPs"], &made["ipFamilyPolicy"]), (&json!(["None"]), &json!("SingleStack")));
+        let prepare_and_allocate = prepare_and_allocate(json!({"spec": spec}), None, &[]).unwrap();
+        assert_eq!(
+            (
+                &prepare_and_allocate["clusterIPs"],
+                &prepare_and_allocate["ipFamilyPolicy"]
+            ),
+            (&json!(["None"]), &json!("SingleStack"))
+        );
     }
 
     #[test]
-    fn node_ports_come_and_go_with_the_type() {
+    fn node_ports_depend_on_the_type() {
         let service = |kind: &str| json!({"spec": {"type": kind, "ports": [{"port": 80, "protocol": "TCP"}]}});
-        let with = made(service("NodePort"), None, &[]).unwrap();
+        let with = prepare_and_allocate(service("NodePort"), None, &[]).unwrap();
         assert_eq!(with["ports"][0]["nodePort"], 30000);
         let old = json!({"spec": with});
-        let kept = made(service("NodePort"), Some(&old), &[]).unwrap();
+        let kept = prepare_and_allocate(service("NodePort"), Some(&old), &[]).unwrap();
         assert_eq!(kept["ports"], old["spec"]["ports"]);
         let mut plain = old.clone();
         plain["spec"]["type"] = json!("ClusterIP");
-        let without = made(plain, Some(&old), &[]).unwrap();
-        assert!(without["ports"][0].get("nodePort").is_none() && without.get("externalTrafficPolicy").is_none());
+        let without = prepare_and_allocate(plain, Some(&old), &[]).unwrap();
+        assert!(
+            without["ports"][0].get("nodePort").is_none()
+                && without.get("externalTrafficPolicy").is_none()
+        );
         assert_eq!(without["clusterIP"], old["spec"]["clusterIP"]);
     }
 
     #[test]
-    fn a_service_has_ports_unless_it_has_no_address() {
-        let told = |spec: Value| -> Vec<String> {
-            validate(&json!({"spec": spec}), None).iter().map(|error| error.field.clone()).collect()
+    fn a_service_requires_ports_unless_it_is_headless() {
+        let invalid_fields = |spec: Value| -> Vec<String> {
+            validate(&json!({"spec": spec}), None)
+                .iter()
+                .map(|error| error.field.clone())
+                .collect()
         };
-        assert_eq!(told(json!({"type": "ClusterIP", "sessionAffinity": "None"})), ["spec.ports"]);
-        assert!(told(json!({"type": "ClusterIP", "sessionAffinity": "None", "clusterIP": "None"})).is_empty());
+        assert_eq!(
+            invalid_fields(json!({"type": "ClusterIP", "sessionAffinity": "None"})),
+            ["spec.ports"]
+        );
+        assert!(
+            invalid_fields(
+                json!({"type": "ClusterIP", "sessionAffinity": "None", "clusterIP": "None"})
+            )
+            .is_empty()
+        );
         let port = |number: u32| json!({"port": number, "protocol": "TCP", "targetPort": 1});
         let ports = json!([port(0), port(1)]);
-        let wrong = ["spec.ports[0].name", "spec.ports[0].port", "spec.ports[1].name"];
-        assert_eq!(told(json!({"type": "NodePort", "sessionAffinity": "None", "ports": ports})), wrong);
+        let problems = [
+            "spec.ports[0].name",
+            "spec.ports[0].port",
+            "spec.ports[1].name",
+        ];
+        assert_eq!(
+            invalid_fields(json!({"type": "NodePort", "sessionAffinity": "None", "ports": ports})),
+            problems
+        );
     }
 }

@@ -1,20 +1,20 @@
-//! What a row of the table of built-in kinds says, and the rows of the core group.
+//! Table of the built-in kinds: the type of a row, and the rows of the core group.
 //!
 //! Flags, status rules and generations are those of the real server's strategies (v1.37).
 
-use super::columns::{self, Col};
-use super::peers::Needs;
+use super::columns::{self, ColumnSpec};
+use super::dependencies::Dependencies;
 use super::warnings::{self, Warn};
 use super::{checks, events, pods, prepare, services, validate, workload_checks, workloads};
 use crate::resource::{Generation, NameRule, StatusRule};
 use crate::status::FieldErrors;
 use serde_json::Value;
 
-/// A kind in one version.
+/// A built-in kind in one version.
 pub(super) struct Row {
     pub(super) group: &'static str,
     pub(super) plural: &'static str,
-    /// As the schemas name it; ends in the version and the kind.
+    /// Name of the schema, which ends in the version and the kind.
     pub(super) definition: &'static str,
     pub(super) namespaced: bool,
     pub(super) short_names: &'static [&'static str],
@@ -25,26 +25,26 @@ pub(super) struct Row {
     pub(super) status: Option<StatusRule>,
     pub(super) grace: Option<fn(&Value) -> u64>,
     pub(super) name: NameRule,
-    pub(super) columns: &'static [Col],
-    /// `name`, or `name=path` where the stored object has the value elsewhere.
+    pub(super) columns: &'static [ColumnSpec],
+    /// `name`, or `name=path` if the stored object has the value at another path.
     pub(super) selectable: &'static [&'static str],
     pub(super) prepare: fn(&mut Value, Option<&Value>),
     pub(super) validate: fn(&Value, Option<&Value>) -> FieldErrors,
     pub(super) validate_status: fn(&Value) -> FieldErrors,
-    pub(super) needs: Needs,
+    pub(super) dependencies: Dependencies,
     pub(super) warn: Warn,
-    /// What is said to everyone who asks for it.
+    /// Warning for all requests.
     pub(super) deprecated: Option<&'static str>,
 }
 
-/// Where a kind is not like most.
+/// Differences of a kind from most others.
 #[derive(PartialEq)]
 pub(super) enum Flag {
-    /// A PUT must say which resourceVersion it replaces.
-    NeedsVersion,
-    /// A PUT to a name that is not there creates it.
+    /// A PUT requires a resource version.
+    RequiresVersion,
+    /// A PUT of an object that does not exist creates it.
     CreateOnUpdate,
-    /// DELETE answers with the object.
+    /// DELETE returns the object.
     ReturnsDeleted,
     /// `/scale` is served.
     Scales,
@@ -61,17 +61,42 @@ impl Row {
     }
 }
 
-const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
-const NO_COLLECTION: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
+const VERBS: &[&str] = &[
+    "create",
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "update",
+    "watch",
+];
+const NO_COLLECTION: &[&str] = &[
+    "create", "delete", "get", "list", "patch", "update", "watch",
+];
 
-/// A status update of most types takes the metadata that comes with it.
-const WITH_METADATA: Option<StatusRule> = Some(StatusRule { labels: true, annotations: true, finalizers: true });
-pub(super) const STATUS_ONLY: Option<StatusRule> =
-    Some(StatusRule { labels: false, annotations: false, finalizers: false });
-pub(super) const NOT_LABELS: Option<StatusRule> =
-    Some(StatusRule { labels: false, annotations: true, finalizers: true });
+/// Status updates of most types also change metadata.
+const WITH_METADATA: Option<StatusRule> = Some(StatusRule {
+    labels: true,
+    annotations: true,
+    finalizers: true,
+});
+pub(super) const STATUS_ONLY: Option<StatusRule> = Some(StatusRule {
+    labels: false,
+    annotations: false,
+    finalizers: false,
+});
+pub(super) const NOT_LABELS: Option<StatusRule> = Some(StatusRule {
+    labels: false,
+    annotations: true,
+    finalizers: true,
+});
 
-pub(super) const fn namespaced(group: &'static str, plural: &'static str, definition: &'static str) -> Row {
+pub(super) const fn namespaced(
+    group: &'static str,
+    plural: &'static str,
+    definition: &'static str,
+) -> Row {
     Row {
         group,
         plural,
@@ -90,22 +115,37 @@ pub(super) const fn namespaced(group: &'static str, plural: &'static str, defini
         prepare: prepare::nothing,
         validate: validate::nothing,
         validate_status: |_| FieldErrors::new(),
-        needs: Needs::Nothing,
+        dependencies: Dependencies::Nothing,
         warn: |_| Vec::new(),
         deprecated: None,
     }
 }
 
-pub(super) const fn cluster(group: &'static str, plural: &'static str, definition: &'static str) -> Row {
-    Row { namespaced: false, ..namespaced(group, plural, definition) }
+pub(super) const fn cluster(
+    group: &'static str,
+    plural: &'static str,
+    definition: &'static str,
+) -> Row {
+    Row {
+        namespaced: false,
+        ..namespaced(group, plural, definition)
+    }
 }
 
-/// A namespaced kind whose spec is counted and whose status others report.
-pub(super) const fn workload(group: &'static str, plural: &'static str, definition: &'static str) -> Row {
-    Row { generation: Generation::Spec, status: WITH_METADATA, ..namespaced(group, plural, definition) }
+/// A namespaced kind with a generation and a status.
+pub(super) const fn workload(
+    group: &'static str,
+    plural: &'static str,
+    definition: &'static str,
+) -> Row {
+    Row {
+        generation: Generation::Spec,
+        status: WITH_METADATA,
+        ..namespaced(group, plural, definition)
+    }
 }
 
-/// The core group's kinds.
+/// Kinds of the core group.
 pub(super) static CORE: &[Row] = &[
     Row {
         short_names: &["cm"],
@@ -118,7 +158,9 @@ pub(super) static CORE: &[Row] = &[
         flags: &[CreateOnUpdate],
         columns: columns::ENDPOINTS,
         validate: checks::endpoints,
-        deprecated: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+        deprecated: Some(
+            "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+        ),
         ..namespaced("", "endpoints", "io.k8s.api.core.v1.Endpoints")
     },
     Row {
@@ -176,7 +218,11 @@ pub(super) static CORE: &[Row] = &[
         columns: columns::VOLUME_CLAIM,
         prepare: prepare::volume_claim,
         validate: checks::volume_claim,
-        ..namespaced("", "persistentvolumeclaims", "io.k8s.api.core.v1.PersistentVolumeClaim")
+        ..namespaced(
+            "",
+            "persistentvolumeclaims",
+            "io.k8s.api.core.v1.PersistentVolumeClaim",
+        )
     },
     Row {
         short_names: &["pv"],
@@ -185,7 +231,11 @@ pub(super) static CORE: &[Row] = &[
         columns: columns::VOLUME,
         prepare: prepare::volume,
         validate: checks::volume,
-        ..cluster("", "persistentvolumes", "io.k8s.api.core.v1.PersistentVolume")
+        ..cluster(
+            "",
+            "persistentvolumes",
+            "io.k8s.api.core.v1.PersistentVolume",
+        )
     },
     Row {
         short_names: &["po"],
@@ -205,7 +255,7 @@ pub(super) static CORE: &[Row] = &[
             "status.podIP",
             "status.nominatedNodeName",
         ],
-        needs: Needs::Priority,
+        dependencies: Dependencies::Priority,
         prepare: pods::prepare,
         validate: pods::validate,
         warn: warnings::pod,
@@ -225,7 +275,11 @@ pub(super) static CORE: &[Row] = &[
         selectable: &["status.replicas"],
         prepare: workloads::prepare_replication_controller,
         validate: workload_checks::replication_controller,
-        ..workload("", "replicationcontrollers", "io.k8s.api.core.v1.ReplicationController")
+        ..workload(
+            "",
+            "replicationcontrollers",
+            "io.k8s.api.core.v1.ReplicationController",
+        )
     },
     Row {
         short_names: &["quota"],
@@ -258,7 +312,7 @@ pub(super) static CORE: &[Row] = &[
         selectable: &["spec.clusterIP", "spec.type"],
         prepare: services::prepare,
         validate: services::validate,
-        needs: Needs::Addresses,
+        dependencies: Dependencies::Addresses,
         ..namespaced("", "services", "io.k8s.api.core.v1.Service")
     },
 ];

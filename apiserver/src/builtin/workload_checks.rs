@@ -1,14 +1,14 @@
-//! What is refused of what makes pods.
+//! Validation of workloads.
 
 use super::cells::{items, text};
 use super::pod_checks;
 use super::prepare::list;
-use super::validate::{at, bad_selector, count_or_share, immutable, not_negative, one_of};
+use super::validate::{at, count_or_percentage, immutable, label_selector, not_negative, one_of};
 use crate::status::{FieldError, FieldErrors};
 use serde_json::{Map, Value, json};
 
-/// The names of the time zones that the IANA keeps.
-const ZONES: &str = include_str!("time_zones.txt");
+/// Names of the IANA time zones.
+const TIME_ZONES: &str = include_str!("time_zones.txt");
 
 pub(super) fn replication_controller(object: &Value, _: Option<&Value>) -> FieldErrors {
     let selector = at(object, "spec.selector");
@@ -16,20 +16,36 @@ pub(super) fn replication_controller(object: &Value, _: Option<&Value>) -> Field
     if selector.as_object().is_none_or(Map::is_empty) {
         errors.push(FieldError::required("spec.selector", ""));
     }
-    errors.extend(template(object, &json!({"matchLabels": selector}), "ReplicationController"));
+    errors.extend(template(
+        object,
+        &json!({"matchLabels": selector}),
+        "ReplicationController",
+    ));
     errors
 }
 
 pub(super) fn deployment(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut errors: FieldErrors = not_negative(object, "spec.replicas").into_iter().collect();
-    errors.extend(selecting(object, "deployment", "ReplicaSet"));
+    errors.extend(selector_and_template(object, "deployment", "ReplicaSet"));
     errors.extend(strategy(object));
-    let counts = ["spec.minReadySeconds", "spec.revisionHistoryLimit", "spec.progressDeadlineSeconds"];
+    let counts = [
+        "spec.minReadySeconds",
+        "spec.revisionHistoryLimit",
+        "spec.progressDeadlineSeconds",
+    ];
     errors.extend(counts.iter().filter_map(|path| not_negative(object, path)));
-    let (deadline, ready) = (at(object, "spec.progressDeadlineSeconds"), at(object, "spec.minReadySeconds"));
-    if deadline.as_i64().is_some_and(|seconds| seconds >= 0 && seconds <= ready.as_i64().unwrap_or_default()) {
+    let deadline = at(object, "spec.progressDeadlineSeconds");
+    let ready = at(object, "spec.minReadySeconds");
+    if deadline
+        .as_i64()
+        .is_some_and(|seconds| seconds >= 0 && seconds <= ready.as_i64().unwrap_or_default())
+    {
         let why = "must be greater than minReadySeconds";
-        errors.push(FieldError::invalid("spec.progressDeadlineSeconds", deadline, why));
+        errors.push(FieldError::invalid(
+            "spec.progressDeadlineSeconds",
+            deadline,
+            why,
+        ));
     }
     errors.extend(immutable(object, old, "spec.selector"));
     errors
@@ -45,34 +61,48 @@ fn strategy(object: &Value) -> FieldErrors {
             FieldError::forbidden("spec.strategy.rollingUpdate", why).into()
         }
         "RollingUpdate" => {
-            let (unavailable, surge) =
-                ("spec.strategy.rollingUpdate.maxUnavailable", "spec.strategy.rollingUpdate.maxSurge");
-            let mut errors: FieldErrors =
-                [unavailable, surge].iter().filter_map(|path| count_or_share(object, path)).collect();
+            let unavailable = "spec.strategy.rollingUpdate.maxUnavailable";
+            let surge = "spec.strategy.rollingUpdate.maxSurge";
+            let mut errors: FieldErrors = [unavailable, surge]
+                .iter()
+                .filter_map(|path| count_or_percentage(object, path))
+                .collect();
             let none = |value: &Value| *value == 0 || value == "0%";
             if none(at(object, unavailable)) && none(at(object, surge)) {
                 let why = "may not be 0 when `maxSurge` is 0";
-                errors.push(FieldError::invalid(unavailable, at(object, unavailable), why));
+                errors.push(FieldError::invalid(
+                    unavailable,
+                    at(object, unavailable),
+                    why,
+                ));
             }
             errors
         }
         other => {
-            let shown = format!(r#"{{"Type":{},"RollingUpdate":null}}"#, json!(other));
-            FieldError::not_supported_as("spec.strategy", &shown, &["Recreate", "RollingUpdate"]).into()
+            let formatted = format!(r#"{{"Type":{},"RollingUpdate":null}}"#, json!(other));
+            FieldError::not_supported_formatted(
+                "spec.strategy",
+                &formatted,
+                &["Recreate", "RollingUpdate"],
+            )
+            .into()
         }
     }
 }
 
 pub(super) fn replica_set(object: &Value, old: Option<&Value>) -> FieldErrors {
     let counts = ["spec.replicas", "spec.minReadySeconds"];
-    let mut errors: FieldErrors = counts.iter().filter_map(|path| not_negative(object, path)).collect();
-    errors.extend(selecting(object, "replicaset", "ReplicaSet"));
+    let mut errors: FieldErrors = counts
+        .iter()
+        .filter_map(|path| not_negative(object, path))
+        .collect();
+    errors.extend(selector_and_template(object, "replicaset", "ReplicaSet"));
     errors.extend(immutable(object, old, "spec.selector"));
     errors
 }
 
 pub(super) fn daemon_set(object: &Value, old: Option<&Value>) -> FieldErrors {
-    let mut errors = selecting(object, "daemonset", "DaemonSet");
+    let mut errors = selector_and_template(object, "daemonset", "DaemonSet");
     let counts = ["spec.minReadySeconds", "spec.revisionHistoryLimit"];
     errors.extend(counts.iter().filter_map(|path| not_negative(object, path)));
     errors.extend(immutable(object, old, "spec.selector"));
@@ -88,20 +118,37 @@ pub(super) fn stateful_set(object: &Value, old: Option<&Value>) -> FieldErrors {
     }
     let kind = at(object, "spec.updateStrategy.type");
     if !matches!(kind.as_str(), Some("RollingUpdate" | "OnDelete")) {
-        let shown = format!(r#"{{"Type":{kind},"RollingUpdate":null}}"#);
+        let formatted = format!(r#"{{"Type":{kind},"RollingUpdate":null}}"#);
         let why = "must be 'RollingUpdate' or 'OnDelete'";
-        errors.push(FieldError::invalid_as("spec.updateStrategy", &shown, why));
+        errors.push(FieldError::invalid_formatted(
+            "spec.updateStrategy",
+            &formatted,
+            why,
+        ));
     }
-    let counts = ["spec.replicas", "spec.minReadySeconds", "spec.revisionHistoryLimit"];
+    let counts = [
+        "spec.replicas",
+        "spec.minReadySeconds",
+        "spec.revisionHistoryLimit",
+    ];
     errors.extend(counts.iter().filter_map(|path| not_negative(object, path)));
-    errors.extend(selecting(object, "statefulset", "StatefulSet"));
-    let kept = ["spec.selector", "spec.volumeClaimTemplates", "spec.serviceName", "spec.podManagementPolicy"];
-    errors.extend(kept.iter().filter_map(|path| immutable(object, old, path)));
+    errors.extend(selector_and_template(object, "statefulset", "StatefulSet"));
+    let immutable_paths = [
+        "spec.selector",
+        "spec.volumeClaimTemplates",
+        "spec.serviceName",
+        "spec.podManagementPolicy",
+    ];
+    errors.extend(
+        immutable_paths
+            .iter()
+            .filter_map(|path| immutable(object, old, path)),
+    );
     errors
 }
 
-/// A workload has a selector that picks the pods of its template.
-fn selecting(object: &Value, kind: &str, maker: &str) -> FieldErrors {
+/// Checks that a workload has a selector that matches its template.
+fn selector_and_template(object: &Value, kind: &str, workload: &str) -> FieldErrors {
     let selector = at(object, "spec.selector");
     let mut errors = FieldErrors::new();
     if selector.is_null() {
@@ -110,59 +157,106 @@ fn selecting(object: &Value, kind: &str, maker: &str) -> FieldErrors {
         let why = format!("empty selector is invalid for {kind}");
         errors.push(FieldError::invalid("spec.selector", selector, why));
     }
-    let wrong = bad_selector(selector, "spec.selector");
-    if wrong.is_empty() {
-        errors.extend(template(object, selector, maker));
+    let selector_errors = label_selector(selector, "spec.selector");
+    if selector_errors.is_empty() {
+        errors.extend(template(object, selector, workload));
     } else {
-        errors.extend(wrong);
-        errors.push(FieldError::invalid("spec.selector", selector, "invalid label selector"));
+        errors.extend(selector_errors);
+        errors.push(FieldError::invalid(
+            "spec.selector",
+            selector,
+            "invalid label selector",
+        ));
     }
     errors
 }
 
-/// The template is picked by the selector, and its pods run on.
-fn template(object: &Value, selector: &Value, maker: &str) -> FieldErrors {
+/// Validates a pod template. The selector matches it and its pods always restart.
+fn template(object: &Value, selector: &Value, workload: &str) -> FieldErrors {
     let labels = at(object, "spec.template.metadata.labels");
     let mut errors = FieldErrors::new();
-    if !selects(selector, labels) {
+    if !matches(selector, labels) {
         let why = "`selector` does not match template `labels`";
-        errors.push(FieldError::invalid("spec.template.metadata.labels", labels, why));
+        errors.push(FieldError::invalid(
+            "spec.template.metadata.labels",
+            labels,
+            why,
+        ));
     }
     errors.extend(pod_checks::spec(object, "spec.template.spec"));
     let policy = at(object, "spec.template.spec.restartPolicy");
     if matches!(policy.as_str(), Some("OnFailure" | "Never")) {
-        errors.push(FieldError::not_supported("spec.template.spec.restartPolicy", policy, ["Always"]));
+        errors.push(FieldError::not_supported(
+            "spec.template.spec.restartPolicy",
+            policy,
+            ["Always"],
+        ));
     }
     if !at(object, "spec.template.spec.activeDeadlineSeconds").is_null() {
-        let why = format!("activeDeadlineSeconds in {maker} is not Supported");
-        errors.push(FieldError::forbidden("spec.template.spec.activeDeadlineSeconds", why));
+        let why = format!("activeDeadlineSeconds in {workload} is not Supported");
+        errors.push(FieldError::forbidden(
+            "spec.template.spec.activeDeadlineSeconds",
+            why,
+        ));
     }
     errors
 }
 
 pub(super) fn job(object: &Value, old: Option<&Value>) -> FieldErrors {
-    let counts = ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"];
-    let mut errors: FieldErrors =
-        counts.iter().filter_map(|count| not_negative(object, &format!("spec.{count}"))).collect();
-    if text(object, "/spec/completionMode") == "Indexed" && at(object, "spec.completions").is_null() {
-        errors.push(FieldError::required("spec.completions", "when completion mode is Indexed"));
+    let counts = [
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+    ];
+    let mut errors: FieldErrors = counts
+        .iter()
+        .filter_map(|count| not_negative(object, &format!("spec.{count}")))
+        .collect();
+    if text(object, "/spec/completionMode") == "Indexed" && at(object, "spec.completions").is_null()
+    {
+        errors.push(FieldError::required(
+            "spec.completions",
+            "when completion mode is Indexed",
+        ));
     }
-    let own = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": object["metadata"]["uid"]}});
+    let generated =
+        json!({"matchLabels": {"batch.kubernetes.io/controller-uid": object["metadata"]["uid"]}});
     let selector = at(object, "spec.selector");
-    if old.is_none() && object["spec"]["manualSelector"] != true && *selector != own {
-        errors.push(FieldError::invalid("spec.selector", selector, "`selector` not auto-generated"));
+    if old.is_none() && object["spec"]["manualSelector"] != true && *selector != generated {
+        errors.push(FieldError::invalid(
+            "spec.selector",
+            selector,
+            "`selector` not auto-generated",
+        ));
     }
     errors.extend(job_template(object, "spec.template"));
     if text(object, "/spec/completionMode") != "Indexed" {
         errors.extend(immutable(object, old, "spec.completions"));
     }
-    let kept = ["spec.selector", "spec.completionMode", "spec.podFailurePolicy", "spec.backoffLimitPerIndex"];
-    errors.extend(kept.iter().filter_map(|path| immutable(object, old, path)));
-    // Until it starts, a job that is suspended may still be placed elsewhere.
+    let immutable_paths = [
+        "spec.selector",
+        "spec.completionMode",
+        "spec.podFailurePolicy",
+        "spec.backoffLimitPerIndex",
+    ];
+    errors.extend(
+        immutable_paths
+            .iter()
+            .filter_map(|path| immutable(object, old, path)),
+    );
+    // The scheduling of a suspended job can change.
     if object["spec"]["suspend"] == true {
         let spec = at(object, "spec.template.spec");
-        if old.is_some_and(|old| unplaced(at(old, "spec.template.spec")) != unplaced(spec)) {
-            errors.push(FieldError::invalid("spec.template.spec", spec, "field is immutable"));
+        if old.is_some_and(|old| {
+            without_scheduling(at(old, "spec.template.spec")) != without_scheduling(spec)
+        }) {
+            errors.push(FieldError::invalid(
+                "spec.template.spec",
+                spec,
+                "field is immutable",
+            ));
         }
     } else {
         errors.extend(immutable(object, old, "spec.template"));
@@ -170,12 +264,12 @@ pub(super) fn job(object: &Value, old: Option<&Value>) -> FieldErrors {
     errors
 }
 
-/// What of a pod's spec does not say where it runs, nor how much it takes.
-fn unplaced(spec: &Value) -> Value {
+/// Returns a pod spec without the fields about scheduling and resources.
+fn without_scheduling(spec: &Value) -> Value {
     let mut spec = spec.clone();
     if let Some(spec) = spec.as_object_mut() {
-        let free = ["affinity", "nodeSelector", "schedulingGates", "tolerations"];
-        spec.retain(|field, _| !free.contains(&field.as_str()));
+        let mutable = ["affinity", "nodeSelector", "schedulingGates", "tolerations"];
+        spec.retain(|field, _| !mutable.contains(&field.as_str()));
     }
     for container in list(&mut spec, "/containers").filter_map(Value::as_object_mut) {
         container.remove("resources");
@@ -187,7 +281,11 @@ pub(super) fn cron_job(object: &Value, _: Option<&Value>) -> FieldErrors {
     let mut errors = FieldErrors::new();
     if text(object, "/metadata/name").len() > 52 {
         let name = at(object, "metadata.name");
-        errors.push(FieldError::invalid("metadata.name", name, "must be no more than 52 characters"));
+        errors.push(FieldError::invalid(
+            "metadata.name",
+            name,
+            "must be no more than 52 characters",
+        ));
     }
     if text(object, "/spec/schedule").is_empty() {
         errors.push(FieldError::required("spec.schedule", ""));
@@ -196,13 +294,21 @@ pub(super) fn cron_job(object: &Value, _: Option<&Value>) -> FieldErrors {
     let why = match zone.as_str() {
         None => None,
         Some("") => Some("timeZone must be nil or non-empty string".into()),
-        Some(name) => (!ZONES.lines().any(|known| known == name)).then(|| format!("unknown time zone {name}")),
+        Some(name) => (!TIME_ZONES.lines().any(|known| known == name))
+            .then(|| format!("unknown time zone {name}")),
     };
     errors.extend(why.map(|why: String| FieldError::invalid("spec.timeZone", zone, why)));
     errors.extend(not_negative(object, "spec.startingDeadlineSeconds"));
-    errors.extend(one_of(object, "spec.concurrencyPolicy", &["Allow", "Forbid", "Replace"]));
+    errors.extend(one_of(
+        object,
+        "spec.concurrencyPolicy",
+        &["Allow", "Forbid", "Replace"],
+    ));
     errors.extend(job_template(object, "spec.jobTemplate.spec.template"));
-    let limits = ["spec.successfulJobsHistoryLimit", "spec.failedJobsHistoryLimit"];
+    let limits = [
+        "spec.successfulJobsHistoryLimit",
+        "spec.failedJobsHistoryLimit",
+    ];
     errors.extend(limits.iter().filter_map(|path| not_negative(object, path)));
     errors
 }
@@ -212,14 +318,17 @@ fn job_template(object: &Value, path: &str) -> FieldErrors {
     let policy = format!("{path}.spec.restartPolicy");
     match at(object, &policy).as_str() {
         None | Some("" | "Always") => {
-            errors.push(FieldError::required(policy, r#"valid values: "OnFailure", "Never""#));
+            errors.push(FieldError::required(
+                policy,
+                r#"valid values: "OnFailure", "Never""#,
+            ));
         }
         Some(_) => {}
     }
     errors
 }
 
-/// Of the replicas that are reported no more are ready, updated or available than there are.
+/// Checks that no more replicas are ready, updated or available than exist.
 pub(super) fn replicas(object: &Value) -> FieldErrors {
     let counts: &[&str] = match object["kind"].as_str() {
         Some("Deployment") => &["updatedReplicas", "readyReplicas", "availableReplicas"],
@@ -227,19 +336,34 @@ pub(super) fn replicas(object: &Value) -> FieldErrors {
     };
     let number = |count: &str| object["status"][count].as_i64().unwrap_or_default();
     let all = ["replicas"].iter().chain(counts);
-    let mut errors: FieldErrors = all.filter_map(|count| not_negative(object, &format!("status.{count}"))).collect();
-    errors.extend(counts.iter().filter(|count| number(count) > number("replicas")).map(|count| {
-        FieldError::invalid(format!("status.{count}"), &json!(number(count)), "cannot be greater than status.replicas")
-    }));
+    let mut errors: FieldErrors = all
+        .filter_map(|count| not_negative(object, &format!("status.{count}")))
+        .collect();
+    errors.extend(
+        counts
+            .iter()
+            .filter(|count| number(count) > number("replicas"))
+            .map(|count| {
+                FieldError::invalid(
+                    format!("status.{count}"),
+                    &json!(number(count)),
+                    "cannot be greater than status.replicas",
+                )
+            }),
+    );
     errors
 }
 
-/// Whether a label selector picks these labels; no selector picks none.
-fn selects(selector: &Value, labels: &Value) -> bool {
+/// Reports whether a label selector matches the labels. A missing selector matches nothing.
+fn matches(selector: &Value, labels: &Value) -> bool {
     let pairs = selector["matchLabels"].as_object().into_iter().flatten();
-    let one = |it: &Value| {
+    let holds = |it: &Value| {
         let label = it["key"].as_str().and_then(|key| labels.get(key));
-        let listed = label.is_some_and(|label| it["values"].as_array().is_some_and(|values| values.contains(label)));
+        let listed = label.is_some_and(|label| {
+            it["values"]
+                .as_array()
+                .is_some_and(|values| values.contains(label))
+        });
         match text(it, "/operator") {
             "In" => listed,
             "NotIn" => !listed,
@@ -248,15 +372,21 @@ fn selects(selector: &Value, labels: &Value) -> bool {
         }
     };
     selector.is_object()
-        && pairs.clone().all(|(key, value)| labels.get(key) == Some(value))
-        && items(selector, "/matchExpressions").iter().all(one)
+        && pairs
+            .clone()
+            .all(|(key, value)| labels.get(key) == Some(value))
+        && items(selector, "/matchExpressions").iter().all(holds)
 }
 
-/// A selector that is there, but picks everything.
+/// Reports whether a selector exists and matches everything.
 fn is_empty(selector: &Value) -> bool {
     selector.is_object()
-        && selector["matchLabels"].as_object().is_none_or(Map::is_empty)
-        && selector["matchExpressions"].as_array().is_none_or(Vec::is_empty)
+        && selector["matchLabels"]
+            .as_object()
+            .is_none_or(Map::is_empty)
+        && selector["matchExpressions"]
+            .as_array()
+            .is_none_or(Vec::is_empty)
 }
 
 #[cfg(test)]
@@ -273,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_selects_the_pods_it_makes_and_keeps_its_selector() {
+    fn a_workload_selects_its_template_and_its_selector_is_immutable() {
         let make = |selector: Value| {
             json!({"spec": {"selector": selector, "strategy": {"type": "Recreate"}, "template": {
                 "metadata": {"labels": {"app": "a"}}, "spec": pods("Always"),
@@ -282,24 +412,38 @@ mod tests {
         let good = make(json!({"matchLabels": {"app": "a"}}));
         assert!(deployment(&good, Some(&good)).is_empty());
         let labels = "spec.template.metadata.labels";
-        let other = make(json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["a"]}]}));
+        let other = make(
+            json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["a"]}]}),
+        );
         assert_eq!(fields(deployment(&other, None)), [labels]);
-        assert_eq!(fields(deployment(&make(Value::Null), None)), ["spec.selector", labels]);
-        assert_eq!(fields(deployment(&make(json!({})), None)), ["spec.selector"]);
+        assert_eq!(
+            fields(deployment(&make(Value::Null), None)),
+            ["spec.selector", labels]
+        );
+        assert_eq!(
+            fields(deployment(&make(json!({})), None)),
+            ["spec.selector"]
+        );
         let wider = make(json!({"matchExpressions": [{"key": "app", "operator": "Exists"}]}));
         assert_eq!(fields(replica_set(&wider, Some(&good))), ["spec.selector"]);
     }
 
     #[test]
-    fn the_pods_of_a_job_end() {
+    fn the_restart_policy_of_a_job_is_not_always() {
         let made = |policy: &str| json!({"spec": {"manualSelector": true, "template": {"spec": pods(policy)}}});
         assert!(job(&made("Never"), None).is_empty());
-        assert_eq!(fields(job(&made("Always"), None)), ["spec.template.spec.restartPolicy"]);
-        assert_eq!(fields(job(&made("Never"), Some(&made("OnFailure")))), ["spec.template"]);
+        assert_eq!(
+            fields(job(&made("Always"), None)),
+            ["spec.template.spec.restartPolicy"]
+        );
+        assert_eq!(
+            fields(job(&made("Never"), Some(&made("OnFailure")))),
+            ["spec.template"]
+        );
     }
 
     #[test]
-    fn no_more_replicas_are_ready_than_there_are() {
+    fn the_number_of_ready_replicas_is_limited_by_the_replicas() {
         let status = json!({"kind": "ReplicaSet", "status": {"replicas": 1, "readyReplicas": 2}});
         assert_eq!(fields(replicas(&status)), ["status.readyReplicas"]);
     }

@@ -1,16 +1,19 @@
-//! The garbage collector: objects whose owners are gone go too.
+//! Garbage collector: deletes objects whose owners do not exist any more.
 //!
-//! An owner is there if the object that a reference names has the uid that it names. A dependent with at least one owner that is there
-//! stays, and loses its references to the others; one without any goes. An owner that waits for its dependents, because it was
-//! deleted in the foreground, keeps its finalizer until those that block it are gone; one that lets them live, until
-//! their references to it are gone.
+//! An owner exists if the object that an owner reference names has the uid of the reference. A
+//! dependent with at least one existing owner stays and loses its references to the others; one
+//! without is deleted. An owner in foreground deletion keeps its finalizer until its blocking
+//! dependents are deleted. An owner that orphans its dependents keeps its finalizer until their
+//! references to it are removed.
 
-use super::{Seen, call};
+use super::{ObservedChange, call};
 use crate::{
     catalog::DEFINITIONS,
     object::{Head, Key, Object},
     patch::Patch,
-    registry::{DeleteOptions, FOREGROUND, Input, ORPHAN, Part, finalizers, is_deleting, meta_text},
+    registry::{
+        DeleteOptions, FOREGROUND, Input, ORPHAN, Subresource, finalizers, is_deleting, meta_text,
+    },
     server::Core,
     status::{Result, StrictErrors},
 };
@@ -20,64 +23,72 @@ use std::{
     sync::Arc,
 };
 
-/// An object's place: table and key.
-type Place = (Arc<str>, Key);
+/// Table and key of an object.
+type ObjectRef = (Arc<str>, Key);
 
 #[derive(Default)]
-pub(super) struct Garbage {
-    /// By the uid of an owner, the objects that refer to it.
-    dependents: HashMap<String, BTreeSet<Place>>,
-    /// By object, the uids of its owners, and whether it blocks their deletion.
-    owners: HashMap<Place, Vec<(String, bool)>>,
-    /// The uids of owners that are known to be gone, for as long as somebody refers to them: their kind may be gone too.
-    gone: HashSet<String>,
-    /// Those with an owner of a kind that is not served: nothing is done about them until it is.
-    unknown: BTreeSet<Place>,
-    /// Objects to look at.
-    due: BTreeSet<Place>,
+pub(super) struct GarbageCollector {
+    /// Objects that refer to an owner, by the owner's uid.
+    dependents: HashMap<String, BTreeSet<ObjectRef>>,
+    /// Uids of an object's owners and whether it blocks their deletion, by object.
+    owners: HashMap<ObjectRef, Vec<(String, bool)>>,
+    /// Uids of deleted owners that dependents still refer to. Kept because the owner's kind can be
+    /// removed, too.
+    deleted_owners: HashSet<String>,
+    /// Dependents with an owner of a kind that is not served. They are left alone until a CRD
+    /// changes.
+    unresolved: BTreeSet<ObjectRef>,
+    /// Objects to process.
+    due: BTreeSet<ObjectRef>,
 }
 
-/// What a reference leads to.
+/// State of the owner that a reference names.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Owner {
+enum OwnerState {
     Present,
-    Absent,
-    /// It waits for this dependent to go.
+    NotFound,
+    /// The owner is in foreground deletion and waits for this dependent.
     Waiting,
-    /// Nobody can tell.
+    /// The owner's kind is not served.
     Unknown,
 }
 
-impl Garbage {
-    pub(super) fn see(&mut self, core: &Core, seen: Seen<'_>) {
-        let Some(object) = seen.object() else { return };
-        if seen.table == DEFINITIONS {
-            self.due.append(&mut self.unknown);
+impl GarbageCollector {
+    pub(super) fn observe(&mut self, core: &Core, change: ObservedChange<'_>) {
+        let Some(object) = change.object() else {
+            return;
+        };
+        if change.table == DEFINITIONS {
+            self.due.append(&mut self.unresolved);
         }
-        let place = (Arc::from(seen.table), object.key.clone());
-        let owners_before = self.owners.get(&place).cloned();
-        self.index(&place, seen.after);
-        if let Some(before) = seen.before.filter(|_| owners_before.as_ref() != self.owners.get(&place)) {
-            // Those that wait for this one, or for it to let go of them.
-            self.wake_owners(core, before);
+        let object_ref = (Arc::from(change.table), object.key.clone());
+        let owners_before = self.owners.get(&object_ref).cloned();
+        self.index(&object_ref, change.after);
+        if let Some(before) = change
+            .before
+            .filter(|_| owners_before.as_ref() != self.owners.get(&object_ref))
+        {
+            // An owner can be waiting for this object or for the removal of its reference.
+            self.enqueue_owners(core, before);
         }
-        if seen.after.is_none() {
-            let uid = uid_of(object);
+        if change.after.is_none() {
+            let uid = object_uid(object);
             if let Some(dependents) = self.dependents.get(&uid) {
                 self.due.extend(dependents.iter().cloned());
-                self.gone.insert(uid);
+                self.deleted_owners.insert(uid);
             }
-        } else if self.owners.contains_key(&place) || object.mentions(b"\"deletionTimestamp\"") {
-            self.due.insert(place);
+        } else if self.owners.contains_key(&object_ref) || object.mentions(b"\"deletionTimestamp\"")
+        {
+            self.due.insert(object_ref);
         }
     }
 
-    /// Remember who refers to whom.
-    fn index(&mut self, place: &Place, object: Option<&Arc<Object>>) {
-        let before = self.owners.remove(place).unwrap_or_default();
+    /// Updates the indexes of owners and dependents.
+    fn index(&mut self, object_ref: &ObjectRef, object: Option<&Arc<Object>>) {
+        let before = self.owners.remove(object_ref).unwrap_or_default();
         for (uid, _) in &before {
             if let Some(dependents) = self.dependents.get_mut(uid) {
-                dependents.remove(place);
+                dependents.remove(object_ref);
                 if dependents.is_empty() {
                     self.dependents.remove(uid);
                 }
@@ -85,103 +96,145 @@ impl Garbage {
         }
         let owners = object.map(|object| owners(object)).unwrap_or_default();
         for (uid, _) in &owners {
-            self.dependents.entry(uid.clone()).or_default().insert(place.clone());
+            self.dependents
+                .entry(uid.clone())
+                .or_default()
+                .insert(object_ref.clone());
         }
-        for (uid, _) in before.iter().filter(|(uid, _)| !self.dependents.contains_key(uid)) {
-            self.gone.remove(uid);
+        for (uid, _) in before
+            .iter()
+            .filter(|(uid, _)| !self.dependents.contains_key(uid))
+        {
+            self.deleted_owners.remove(uid);
         }
         if !owners.is_empty() {
-            self.owners.insert(place.clone(), owners);
+            self.owners.insert(object_ref.clone(), owners);
         }
     }
 
-    fn wake_owners(&mut self, core: &Core, object: &Object) {
+    fn enqueue_owners(&mut self, core: &Core, object: &Object) {
         if !object.mentions(b"\"ownerReferences\"") {
             return;
         }
         let namespace = object.key.namespace();
         let object = Value::Object(object.decode(&Head::bare()));
-        let owners = references(&object).filter_map(|reference| place_of(core, reference, namespace));
+        let owners =
+            references(&object).filter_map(|reference| resolve_owner(core, reference, namespace));
         self.due.extend(owners);
     }
 
-    pub(super) fn work(&mut self, core: &Core) {
+    pub(super) fn process_due(&mut self, core: &Core) {
         let mut failed = BTreeSet::new();
-        while let Some(place) = self.due.pop_first() {
-            // An object that is gone meanwhile is no failure.
-            if self.look_at(core, &place).is_err_and(|failure| failure.code != 404) {
-                failed.insert(place);
+        while let Some(object_ref) = self.due.pop_first() {
+            // An object that was deleted in the meantime is not an error.
+            if self
+                .process(core, &object_ref)
+                .is_err_and(|failure| failure.code != 404)
+            {
+                failed.insert(object_ref);
             }
         }
         self.due = failed;
     }
 
-    pub(super) fn is_done(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.due.is_empty()
     }
 
-    fn look_at(&mut self, core: &Core, place: &Place) -> Result<()> {
-        let (table, key) = place;
-        let Some(object) = core.store.get(table, key.as_str()) else { return Ok(()) };
+    fn process(&mut self, core: &Core, object_ref: &ObjectRef) -> Result<()> {
+        let (table, key) = object_ref;
+        let Some(object) = core.store.get(table, key.as_str()) else {
+            return Ok(());
+        };
         let catalog = core.catalog();
-        let Some(served) = catalog.stored(table) else { return Ok(()) };
+        let Some(served) = catalog.stored(table) else {
+            return Ok(());
+        };
         let decoded = served.decode(&object);
         let has = |finalizer| finalizers(&decoded).any(|name| name == finalizer);
         if is_deleting(&decoded) {
             if has(ORPHAN) {
                 self.orphan_dependents(core, &decoded)?;
-                return drop_finalizer(core, place, &decoded, ORPHAN);
+                return drop_finalizer(core, object_ref, &decoded, ORPHAN);
             }
-            if has(FOREGROUND) && !self.push_dependents(core, &decoded) {
-                return drop_finalizer(core, place, &decoded, FOREGROUND);
+            if has(FOREGROUND) && !self.enqueue_dependents(core, &decoded) {
+                return drop_finalizer(core, object_ref, &decoded, FOREGROUND);
             }
             return Ok(());
         }
-        let owners: Vec<(&Value, Owner)> =
-            references(&decoded).map(|reference| (reference, self.owner(core, reference, key.namespace()))).collect();
+        let owners: Vec<(&Value, OwnerState)> = references(&decoded)
+            .map(|reference| {
+                (
+                    reference,
+                    self.owner_state(core, reference, key.namespace()),
+                )
+            })
+            .collect();
         let count = |kind| owners.iter().filter(|(_, owner)| *owner == kind).count();
-        if count(Owner::Unknown) > 0 {
-            self.unknown.insert(place.clone());
+        if count(OwnerState::Unknown) > 0 {
+            self.unresolved.insert(object_ref.clone());
         }
-        let kept = owners.iter().filter(|(_, owner)| matches!(owner, Owner::Present | Owner::Unknown));
+        let kept = owners
+            .iter()
+            .filter(|(_, owner)| matches!(owner, OwnerState::Present | OwnerState::Unknown));
         let kept: Vec<_> = kept.map(|(reference, _)| *reference).collect();
         if kept.len() == owners.len() {
             return Ok(());
         }
         if !kept.is_empty() {
-            return patch(core, place, &decoded, json!({"ownerReferences": kept}));
+            return patch(core, object_ref, &decoded, json!({"ownerReferences": kept}));
         }
         let own_dependents = self.dependents.get(meta_text(&decoded, "uid"));
-        if count(Owner::Waiting) > 0 && own_dependents.is_some_and(|all| all.iter().any(|place| waits(core, place))) {
-            // A circle: its owner waits for it, and it would wait for its owner.
-            let freed: Vec<_> = references(&decoded).map(|reference| unblocked(reference.clone())).collect();
-            patch(core, place, &decoded, json!({"ownerReferences": freed}))?;
+        if count(OwnerState::Waiting) > 0
+            && own_dependents.is_some_and(|all| {
+                all.iter()
+                    .any(|object_ref| is_in_foreground_deletion(core, object_ref))
+            })
+        {
+            // A cycle: the owner waits for this object, which would wait for its owner.
+            let unblocked: Vec<_> = references(&decoded)
+                .map(|reference| without_block(reference.clone()))
+                .collect();
+            patch(
+                core,
+                object_ref,
+                &decoded,
+                json!({"ownerReferences": unblocked}),
+            )?;
         }
         let own_dependents = own_dependents.is_some();
         let policy = if has(ORPHAN) {
             "Orphan"
-        } else if has(FOREGROUND) || (count(Owner::Waiting) > 0 && own_dependents) {
+        } else if has(FOREGROUND) || (count(OwnerState::Waiting) > 0 && own_dependents) {
             "Foreground"
         } else {
             "Background"
         };
         let options = json!({"propagationPolicy": policy, "preconditions": {"uid": meta_text(&decoded, "uid")}});
         let options = DeleteOptions::parse(Some(&options), &crate::http::query::Query::default())?;
-        call(core, served, key.namespace(), Part::Whole, |call| call.delete(key.name(), &options)).map(drop)
+        call(core, served, key.namespace(), Subresource::None, |call| {
+            call.delete(key.name(), &options)
+        })
+        .map(drop)
     }
 
-    /// See to it that the dependents of an owner deleted in the foreground go; true if one that blocks it is still there.
-    fn push_dependents(&mut self, core: &Core, owner: &Value) -> bool {
+    /// Enqueues the dependents of an owner in foreground deletion. Returns whether one that blocks
+    /// the deletion exists.
+    fn enqueue_dependents(&mut self, core: &Core, owner: &Value) -> bool {
         let uid = meta_text(owner, "uid");
         let dependents = self.dependents.get(uid).cloned().unwrap_or_default();
         let blocking = dependents.iter().any(|(table, key)| {
             core.store.get(table, key.as_str()).is_some_and(|object| {
                 let object = Value::Object(object.decode(&Head::bare()));
-                references(&object).any(|reference| text(reference, "uid") == uid && blocks(reference))
+                references(&object)
+                    .any(|reference| text(reference, "uid") == uid && blocks(reference))
             })
         });
         for dependent in dependents {
-            let deleting = core.store.get(&dependent.0, dependent.1.as_str()).is_none_or(|object| is_going(&object));
+            let deleting = core
+                .store
+                .get(&dependent.0, dependent.1.as_str())
+                .is_none_or(|object| is_being_deleted(&object));
             if !deleting {
                 self.due.insert(dependent);
             }
@@ -191,65 +244,91 @@ impl Garbage {
 
     fn orphan_dependents(&self, core: &Core, owner: &Value) -> Result<()> {
         let uid = meta_text(owner, "uid");
-        for place in self.dependents.get(uid).into_iter().flatten() {
-            let Some(object) = core.store.get(&place.0, place.1.as_str()) else { continue };
+        for object_ref in self.dependents.get(uid).into_iter().flatten() {
+            let Some(object) = core.store.get(&object_ref.0, object_ref.1.as_str()) else {
+                continue;
+            };
             let object = Value::Object(object.decode(&Head::bare()));
-            let kept: Vec<_> = references(&object).filter(|reference| text(reference, "uid") != uid).cloned().collect();
-            patch(core, place, &object, json!({"ownerReferences": kept}))?;
+            let kept: Vec<_> = references(&object)
+                .filter(|reference| text(reference, "uid") != uid)
+                .cloned()
+                .collect();
+            patch(core, object_ref, &object, json!({"ownerReferences": kept}))?;
         }
         Ok(())
     }
 
-    fn owner(&self, core: &Core, reference: &Value, namespace: &str) -> Owner {
-        if self.gone.contains(text(reference, "uid")) {
-            return Owner::Absent;
+    fn owner_state(&self, core: &Core, reference: &Value, namespace: &str) -> OwnerState {
+        if self.deleted_owners.contains(text(reference, "uid")) {
+            return OwnerState::NotFound;
         }
-        let Some((table, key)) = place_of(core, reference, namespace) else { return Owner::Unknown };
-        let Some(object) = core.store.get(&table, key.as_str()) else { return Owner::Absent };
+        let Some((table, key)) = resolve_owner(core, reference, namespace) else {
+            return OwnerState::Unknown;
+        };
+        let Some(object) = core.store.get(&table, key.as_str()) else {
+            return OwnerState::NotFound;
+        };
         let object = Value::Object(object.decode(&Head::bare()));
         if meta_text(&object, "uid") != text(reference, "uid") {
-            return Owner::Absent;
+            return OwnerState::NotFound;
         }
-        let waiting = is_deleting(&object) && finalizers(&object).any(|finalizer| finalizer == FOREGROUND);
-        if waiting && blocks(reference) { Owner::Waiting } else { Owner::Present }
+        let waiting =
+            is_deleting(&object) && finalizers(&object).any(|finalizer| finalizer == FOREGROUND);
+        if waiting && blocks(reference) {
+            OwnerState::Waiting
+        } else {
+            OwnerState::Present
+        }
     }
 }
 
-fn drop_finalizer(core: &Core, place: &Place, object: &Value, finalizer: &str) -> Result<()> {
-    let kept: Vec<_> = finalizers(object).filter(|name| *name != finalizer).collect();
-    patch(core, place, object, json!({"finalizers": kept}))
+fn drop_finalizer(
+    core: &Core,
+    object_ref: &ObjectRef,
+    object: &Value,
+    finalizer: &str,
+) -> Result<()> {
+    let kept: Vec<_> = finalizers(object)
+        .filter(|name| *name != finalizer)
+        .collect();
+    patch(core, object_ref, object, json!({"finalizers": kept}))
 }
 
-fn is_going(object: &Object) -> bool {
+fn is_being_deleted(object: &Object) -> bool {
     is_deleting(&Value::Object(object.decode(&Head::bare())))
 }
 
-/// It is deleted in the foreground, and there.
-fn waits(core: &Core, (table, key): &Place) -> bool {
+/// Reports whether an object exists and is in foreground deletion.
+fn is_in_foreground_deletion(core: &Core, (table, key): &ObjectRef) -> bool {
     core.store.get(table, key.as_str()).is_some_and(|object| {
         let object = Value::Object(object.decode(&Head::bare()));
         is_deleting(&object) && finalizers(&object).any(|finalizer| finalizer == FOREGROUND)
     })
 }
 
-fn unblocked(mut reference: Value) -> Value {
+fn without_block(mut reference: Value) -> Value {
     reference["blockOwnerDeletion"] = false.into();
     reference
 }
 
-/// Merge something into an object's metadata, if it is still at the revision that was looked at.
-fn patch(core: &Core, (table, key): &Place, object: &Value, meta: Value) -> Result<()> {
+/// Merges `meta` into an object's metadata, provided that its resource version has not changed.
+fn patch(core: &Core, (table, key): &ObjectRef, object: &Value, meta: Value) -> Result<()> {
     let catalog = core.catalog();
-    let Some(served) = catalog.stored(table) else { return Ok(()) };
+    let Some(served) = catalog.stored(table) else {
+        return Ok(());
+    };
     let mut meta = meta;
     meta["resourceVersion"] = meta_text(object, "resourceVersion").into();
     let patch = Input::Patch(Patch::Merge(json!({"metadata": meta})), StrictErrors::new());
-    call(core, served, key.namespace(), Part::Whole, |call| call.update(key.name(), &patch)).map(drop)
+    call(core, served, key.namespace(), Subresource::None, |call| {
+        call.update(key.name(), &patch)
+    })
+    .map(drop)
 }
 
-/// Where a reference leads; `None` if that cannot be told, because its kind is not served or lives in namespaces and the dependent
-/// does not.
-fn place_of(core: &Core, reference: &Value, namespace: &str) -> Option<Place> {
+/// Resolves an owner reference to an object. Returns `None` if the kind is not served, or if it is
+/// namespaced and the dependent is not.
+fn resolve_owner(core: &Core, reference: &Value, namespace: &str) -> Option<ObjectRef> {
     let api_version = text(reference, "apiVersion");
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let catalog = core.catalog();
@@ -259,31 +338,39 @@ fn place_of(core: &Core, reference: &Value, namespace: &str) -> Option<Place> {
         (true, namespace) => namespace,
         (false, _) => "",
     };
-    Some((served.table.clone(), Key::new(namespace, text(reference, "name"))))
+    Some((
+        served.table.clone(),
+        Key::new(namespace, text(reference, "name")),
+    ))
 }
 
-/// The uids of an object's owners, and whether it blocks their deletion.
+/// Returns the uids of an object's owners and whether it blocks their deletion.
 fn owners(object: &Object) -> Vec<(String, bool)> {
     if !object.mentions(b"\"ownerReferences\"") {
         return Vec::new();
     }
     let object = Value::Object(object.decode(&Head::bare()));
-    references(&object).map(|reference| (text(reference, "uid").to_owned(), blocks(reference))).collect()
+    references(&object)
+        .map(|reference| (text(reference, "uid").to_owned(), blocks(reference)))
+        .collect()
 }
 
-/// The owner's deletion in the foreground waits for the dependent.
+/// Reports whether the owner's foreground deletion waits for the dependent.
 fn blocks(reference: &Value) -> bool {
     reference["blockOwnerDeletion"] == true
 }
 
 fn references(object: &Value) -> impl Iterator<Item = &Value> {
-    object["metadata"]["ownerReferences"].as_array().into_iter().flatten()
+    object["metadata"]["ownerReferences"]
+        .as_array()
+        .into_iter()
+        .flatten()
 }
 
 fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }
 
-fn uid_of(object: &Object) -> String {
+fn object_uid(object: &Object) -> String {
     meta_text(&Value::Object(object.decode(&Head::bare())), "uid").into()
 }

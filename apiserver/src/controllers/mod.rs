@@ -1,14 +1,14 @@
-//! What runs beside the server: definitions are established and cleaned up, namespaces emptied, orphans collected.
+//! Controllers that run inside of the server: CRDs, namespace deletion and garbage collection.
 //!
-//! One task reads every change, in order, and shows it to each controller; a controller acts through the registry, as any client
-//! would, and sees what it did itself when that comes round. What fails is tried again, later and later; otherwise nothing here waits for
-//! a clock: what a controller waits for is a change.
+//! One task reads all changes in order and passes them to each controller. A controller writes
+//! through the registry, like a client, and observes its own writes as changes. Failed work is
+//! retried with backoff. Nothing else depends on time: a controller waits for changes only.
 
-mod definitions;
+mod crds;
 mod garbage;
 mod namespaces;
 
-pub(crate) use definitions::{install, register_all as register_definitions};
+pub(crate) use crds::{install, register_all as register_definitions};
 
 use crate::{
     activity::Reader,
@@ -16,18 +16,18 @@ use crate::{
     catalog::{DEFINITIONS, NAMESPACES, Served},
     http::query::write::WriteOptions,
     object::Object,
-    registry::{Call, DeleteOptions, Part, is_deleting},
+    registry::{DeleteOptions, ResourceRequest, Subresource, is_deleting},
     server::Core,
     status::{Failure, Result},
     store::{
         Change, Range, Store,
-        feed::{Feed, News},
+        feed::{Feed, FeedEvent},
     },
     warnings::Warnings,
 };
-use definitions::Definitions;
-use garbage::Garbage;
-use namespaces::Namespaces;
+use crds::CrdController;
+use garbage::GarbageCollector;
+use namespaces::NamespaceController;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -35,7 +35,8 @@ use std::{
 };
 use tokio::{task::JoinHandle, time::sleep};
 
-/// The controllers of a server; they stop when this is dropped, and the store with them: they are the last who write to it.
+/// The controllers of a server. Dropping this stops them and closes the store, since they are its
+/// last writers.
 pub(crate) struct Controllers {
     task: JoinHandle<()>,
     store: Store,
@@ -43,22 +44,29 @@ pub(crate) struct Controllers {
 }
 
 impl Controllers {
-    /// Start them, `all` or only those without which definitions would not be served.
+    /// Starts the controllers: `all`, or only the one that serves CRDs.
     pub(crate) fn start(core: &Arc<Core>, all: bool) -> Self {
         let feed = core.store.feed();
-        // From now on the server is not idle before they are.
-        let reader = core.activity.reader_of_all();
-        let crew = Crew { definitions: Definitions::default(), others: all.then(Default::default) };
-        Self { task: tokio::spawn(run(core.clone(), feed, reader, crew)), store: core.store.clone(), all }
+        // From here on the server is idle only if the controllers are.
+        let reader = core.activity.reader_of_all_tables();
+        let controllers = ControllerSet {
+            crds: CrdController::default(),
+            others: all.then(Default::default),
+        };
+        Self {
+            task: tokio::spawn(run(core.clone(), feed, reader, controllers)),
+            store: core.store.clone(),
+            all,
+        }
     }
 
-    /// It is all of them.
-    pub(crate) fn are_all(&self) -> bool {
+    /// Reports whether all controllers were started.
+    pub(crate) fn is_complete(&self) -> bool {
         self.all
     }
 
-    /// They ended, with the runtime that they were started in.
-    pub(crate) fn have_ended(&self) -> bool {
+    /// Reports whether the controllers have stopped, which happens when their runtime shuts down.
+    pub(crate) fn have_stopped(&self) -> bool {
         self.task.is_finished()
     }
 }
@@ -66,31 +74,40 @@ impl Controllers {
 impl Drop for Controllers {
     fn drop(&mut self) {
         self.task.abort();
-        // The task ends when it gets to it; who opens the same data next does not wait for that.
+        // The task stops at its next await point. Closing the store here lets another server open
+        // the same data before that.
         self.store.close();
     }
 }
 
-struct Crew {
-    definitions: Definitions,
-    others: Option<(Namespaces, Garbage)>,
+struct ControllerSet {
+    crds: CrdController,
+    others: Option<(NamespaceController, GarbageCollector)>,
 }
 
-/// A change to an object of a table, as controllers see it.
+/// A change to an object, as controllers observe it.
 #[derive(Clone, Copy)]
-pub(super) struct Seen<'a> {
+pub(super) struct ObservedChange<'a> {
     pub(super) table: &'a str,
     pub(super) before: Option<&'a Arc<Object>>,
     pub(super) after: Option<&'a Arc<Object>>,
 }
 
-impl<'a> Seen<'a> {
-    fn change(table: &'a str, change: &'a Change) -> Self {
-        Self { table, before: change.before.as_ref(), after: change.after.as_ref() }
+impl<'a> ObservedChange<'a> {
+    fn from_change(table: &'a str, change: &'a Change) -> Self {
+        Self {
+            table,
+            before: change.before.as_ref(),
+            after: change.after.as_ref(),
+        }
     }
 
-    fn present(table: &'a str, object: &'a Arc<Object>) -> Self {
-        Self { table, before: None, after: Some(object) }
+    fn from_object(table: &'a str, object: &'a Arc<Object>) -> Self {
+        Self {
+            table,
+            before: None,
+            after: Some(object),
+        }
     }
 
     fn object(self) -> Option<&'a Arc<Object>> {
@@ -98,123 +115,164 @@ impl<'a> Seen<'a> {
     }
 }
 
-async fn run(core: Arc<Core>, mut feed: Feed, reader: Arc<Reader>, mut crew: Crew) {
+async fn run(core: Arc<Core>, mut feed: Feed, reader: Arc<Reader>, mut controllers: ControllerSet) {
     let mut wait = FIRST_RETRY;
     let mut busy = core.activity.begin();
-    crew.look_at_everything(&core);
+    controllers.resync(&core);
     loop {
         while let Some(news) = feed.try_next() {
             match news {
-                News::Changes(changes) => {
+                FeedEvent::Changes(changes) => {
                     for (table, change) in &changes {
-                        crew.see(&core, Seen::change(table, change));
+                        controllers.observe(&core, ObservedChange::from_change(table, change));
                     }
                 }
-                News::Lost => crew.look_at_everything(&core),
+                FeedEvent::Expired => controllers.resync(&core),
             }
-            crew.work(&core);
+            controllers.process_due(&core);
             tokio::task::yield_now().await;
         }
-        reader.has_seen(feed.seen());
-        if crew.is_done() {
+        reader.record_seen(feed.seen());
+        if controllers.is_idle() {
             drop(busy);
-            feed.grown().await;
+            feed.wait_for_changes().await;
             busy = core.activity.begin();
             wait = FIRST_RETRY;
         } else {
-            // Somebody was faster, or refuses: once more, later. Until then the server is not idle.
+            // A write conflicted or was rejected. Retry later; the server is not idle until then.
             tokio::select! {
-                () = feed.grown() => {}
-                () = sleep(wait) => wait = (wait * 2).min(LAST_RETRY),
+                () = feed.wait_for_changes() => {}
+                () = sleep(wait) => wait = (wait * 2).min(MAX_RETRY),
             }
-            crew.work(&core);
+            controllers.process_due(&core);
         }
     }
 }
 
-/// How long it takes until what failed is tried again; doubled with every failure.
+/// Delay of the first retry. Doubles with every failure up to [`MAX_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_millis(5);
-const LAST_RETRY: Duration = Duration::from_secs(10);
+const MAX_RETRY: Duration = Duration::from_secs(10);
 
-impl Crew {
-    fn see(&mut self, core: &Core, seen: Seen<'_>) {
-        self.definitions.see(seen);
+impl ControllerSet {
+    fn observe(&mut self, core: &Core, change: ObservedChange<'_>) {
+        self.crds.observe(change);
         if let Some((namespaces, garbage)) = &mut self.others {
-            namespaces.see(seen);
-            garbage.see(core, seen);
+            namespaces.observe(change);
+            garbage.observe(core, change);
         }
     }
 
-    /// Nothing is left to do.
-    fn is_done(&self) -> bool {
-        self.definitions.is_done()
-            && self.others.as_ref().is_none_or(|(namespaces, garbage)| namespaces.is_done() && garbage.is_done())
+    /// Reports whether no work is pending.
+    fn is_idle(&self) -> bool {
+        self.crds.is_idle()
+            && self
+                .others
+                .as_ref()
+                .is_none_or(|(namespaces, garbage)| namespaces.is_idle() && garbage.is_idle())
     }
 
-    fn work(&mut self, core: &Core) {
-        self.definitions.work(core);
+    fn process_due(&mut self, core: &Core) {
+        self.crds.process_due(core);
         if let Some((namespaces, garbage)) = &mut self.others {
-            garbage.work(core);
-            namespaces.work(core);
+            garbage.process_due(core);
+            namespaces.process_due(core);
         }
     }
 
-    /// At the start, and after changes were missed.
-    fn look_at_everything(&mut self, core: &Core) {
+    /// Observes all objects as new: at the start, and after changes were missed.
+    fn resync(&mut self, core: &Core) {
         if let Some((_, garbage)) = &mut self.others {
-            *garbage = Garbage::default();
+            *garbage = GarbageCollector::default();
         }
-        self.definitions.look_at_everything(core);
+        self.crds.resync(core);
         for table in core.store.tables() {
-            let Ok(scan) = core.store.scan(&table, Range::default(), None) else { continue };
-            scan.objects.iter().for_each(|object| self.see(core, Seen::present(&table, object)));
+            let Ok(scan) = core.store.scan(&table, Range::default(), None) else {
+                continue;
+            };
+            scan.objects
+                .iter()
+                .for_each(|object| self.observe(core, ObservedChange::from_object(&table, object)));
         }
-        self.work(core);
+        self.process_due(core);
     }
 }
 
-/// What controllers have to see: definitions and namespaces, whatever goes, and whatever owns or is owned. Most changes are none of that.
+/// Reports whether controllers have to observe a change: those of CRDs and namespaces, deletions,
+/// and changes of objects with owner references. Most changes are none of these.
 pub(crate) fn is_notable(table: &str, before: Option<&Object>, after: Option<&Object>) -> bool {
-    let owned = |object: &Object| object.mentions(b"\"ownerReferences\"");
+    let has_owners = |object: &Object| object.mentions(b"\"ownerReferences\"");
     match after {
         _ if matches!(table, NAMESPACES | DEFINITIONS) => true,
         None => true,
-        Some(after) => after.mentions(b"\"deletionTimestamp\"") || owned(after) || before.is_some_and(owned),
+        Some(after) => {
+            after.mentions(b"\"deletionTimestamp\"")
+                || has_owners(after)
+                || before.is_some_and(has_owners)
+        }
     }
 }
 
-/// Delete the objects of a table; true if none is left. What is held by its finalizers is left, and no failure.
+/// Deletes the objects of a table and returns whether none is left. Objects with finalizers are
+/// left, which is not an error.
 pub(super) fn delete_all(core: &Core, table: &str, range: Range<'_>) -> Result<bool> {
     let catalog = core.catalog();
-    let Some(stored) = catalog.stored(table) else { return Ok(true) };
-    let objects = |range| core.store.scan(table, range, None).map(|scan| scan.objects).unwrap_or_default();
+    let Some(stored) = catalog.stored(table) else {
+        return Ok(true);
+    };
+    let objects = |range| {
+        core.store
+            .scan(table, range, None)
+            .map(|scan| scan.objects)
+            .unwrap_or_default()
+    };
     let mut failure = None;
     for object in objects(range) {
         if is_deleting(&stored.decode(&object)) {
             continue;
         }
         let options = DeleteOptions::default();
-        let deleted =
-            call(core, stored, object.key.namespace(), Part::Whole, |call| call.delete(object.key.name(), &options));
-        failure = deleted.err().filter(|failure| failure.code != 404).or(failure);
+        let deleted = call(
+            core,
+            stored,
+            object.key.namespace(),
+            Subresource::None,
+            |call| call.delete(object.key.name(), &options),
+        );
+        failure = deleted
+            .err()
+            .filter(|failure| failure.code != 404)
+            .or(failure);
     }
     match failure {
         Some(failure) => Err(failure),
-        None => Ok(objects(Range { limit: Some(1), ..range }).is_empty()),
+        None => Ok(objects(Range {
+            limit: Some(1),
+            ..range
+        })
+        .is_empty()),
     }
 }
 
-/// Do something as a controller would. A closure of the user's that panics is a failure: the other objects still want to be looked at.
+/// Calls the registry as a controller. A panic of an admission closure becomes an error, so that
+/// the controller continues with other objects.
 pub(super) fn call<T>(
     core: &Core,
     served: &Served,
     namespace: &str,
-    part: Part,
-    act: impl FnOnce(&mut Call<'_>) -> Result<T>,
+    subresource: Subresource,
+    act: impl FnOnce(&mut ResourceRequest<'_>) -> Result<T>,
 ) -> Result<T> {
     let identity = Identity::new("system:kube-controller-manager", "", ["system:masters"]);
     let options = WriteOptions::default();
-    let mut call =
-        Call { core, served, namespace, part, identity: &identity, options: &options, warnings: Warnings::default() };
-    catch_unwind(AssertUnwindSafe(|| act(&mut call))).unwrap_or_else(|_| Err(Failure::internal("admission panicked")))
+    let mut call = ResourceRequest {
+        core,
+        served,
+        namespace,
+        subresource,
+        identity: &identity,
+        options: &options,
+        warnings: Warnings::default(),
+    };
+    catch_unwind(AssertUnwindSafe(|| act(&mut call)))
+        .unwrap_or_else(|_| Err(Failure::internal("admission panicked")))
 }

@@ -1,11 +1,11 @@
-//! Namespaces that are deleted: everything in them goes, and then they do.
+//! Namespace controller: deletes the objects in deleted namespaces, then the namespaces.
 
-use super::{Seen, call, delete_all};
+use super::{ObservedChange, call, delete_all};
 use crate::{
     catalog::{NAMESPACES, Served},
     object::Head,
     patch::Patch,
-    registry::{Input, Part, finalizers, is_deleting},
+    registry::{Input, Subresource, finalizers, is_deleting},
     server::Core,
     status::{Result, StrictErrors},
     store::Range,
@@ -14,19 +14,22 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Default)]
-pub(super) struct Namespaces {
+pub(super) struct NamespaceController {
     terminating: BTreeSet<String>,
-    /// Those of them to look at.
+    /// Terminating namespaces to process.
     due: BTreeSet<String>,
 }
 
-impl Namespaces {
-    pub(super) fn see(&mut self, seen: Seen<'_>) {
-        let Some(object) = seen.object() else { return };
-        if seen.table == NAMESPACES {
+impl NamespaceController {
+    pub(super) fn observe(&mut self, change: ObservedChange<'_>) {
+        let Some(object) = change.object() else {
+            return;
+        };
+        if change.table == NAMESPACES {
             let name = object.key.name();
-            let terminating =
-                seen.after.is_some_and(|namespace| is_deleting(&Value::Object(namespace.decode(&Head::bare()))));
+            let terminating = change.after.is_some_and(|namespace| {
+                is_deleting(&Value::Object(namespace.decode(&Head::bare())))
+            });
             if terminating {
                 self.terminating.insert(name.into());
                 self.due.insert(name.into());
@@ -38,119 +41,204 @@ impl Namespaces {
         }
     }
 
-    pub(super) fn work(&mut self, core: &Core) {
+    pub(super) fn process_due(&mut self, core: &Core) {
         for namespace in std::mem::take(&mut self.due) {
-            if self.terminating.contains(&namespace) && empty_and_finalize(core, &namespace).is_err() {
+            if self.terminating.contains(&namespace) && delete_content(core, &namespace).is_err() {
                 self.due.insert(namespace);
             }
         }
     }
 
-    pub(super) fn is_done(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.due.is_empty()
     }
 }
 
-/// Delete what is in a namespace; if nothing is left, let it go. Its conditions tell who waits what for.
-fn empty_and_finalize(core: &Core, namespace: &str) -> Result<()> {
-    let mut left = Left::default();
-    for stored in core.catalog().all_stored().filter(|stored| stored.resource.namespaced) {
-        let range = Range { namespace, ..Range::default() };
+/// Deletes the objects in a namespace and finalizes it if none is left. Its conditions report what
+/// it waits for.
+fn delete_content(core: &Core, namespace: &str) -> Result<()> {
+    let mut remaining = Remaining::default();
+    for stored in core
+        .catalog()
+        .all_stored()
+        .filter(|stored| stored.resource.namespaced)
+    {
+        let range = Range {
+            namespace,
+            ..Range::default()
+        };
         if !delete_all(core, &stored.table, range)? {
-            left.count(core, stored, range);
+            remaining.count(core, stored, range);
         }
     }
-    tell(core, namespace, &left)?;
-    if left.resources.is_empty() { finalize(core, namespace) } else { Ok(()) }
+    update_conditions(core, namespace, &remaining)?;
+    if remaining.resources.is_empty() {
+        finalize(core, namespace)
+    } else {
+        Ok(())
+    }
 }
 
-/// What is still in a namespace.
+/// Objects that are left in a namespace.
 #[derive(Default)]
-struct Left {
-    /// By resource, how many.
+struct Remaining {
+    /// Number of objects by resource.
     resources: BTreeMap<String, usize>,
-    /// By finalizer, how many it holds.
+    /// Number of objects by finalizer.
     finalizers: BTreeMap<String, usize>,
 }
 
-impl Left {
+impl Remaining {
     fn count(&mut self, core: &Core, stored: &Served, range: Range<'_>) {
-        let objects = core.store.scan(&stored.table, range, None).map(|scan| scan.objects).unwrap_or_default();
+        let objects = core
+            .store
+            .scan(&stored.table, range, None)
+            .map(|scan| scan.objects)
+            .unwrap_or_default();
         for object in &objects {
             for finalizer in finalizers(&stored.decode(object)) {
                 *self.finalizers.entry(finalizer.into()).or_default() += 1;
             }
         }
-        // With a dot even if there is no group, as the real controller has it.
+        // With a dot even for the core group, as in the real controller.
         let name = format!("{}.{}", stored.resource.plural, stored.resource.group);
         self.resources.insert(name, objects.len());
     }
 
-    /// Type, whether it is so, reason, text: of all conditions, in the order in which they come.
+    /// Returns the type, status, reason and message of all conditions, in their order.
     fn conditions(&self) -> [(&'static str, bool, &'static str, String); 5] {
         let list = |counts: &BTreeMap<String, usize>, word: &str| {
-            let each: Vec<_> =
-                counts.iter().map(|(name, count)| format!("{name} {word} {count} resource instances")).collect();
+            let each: Vec<_> = counts
+                .iter()
+                .map(|(name, count)| format!("{name} {word} {count} resource instances"))
+                .collect();
             each.join(", ")
         };
         let content = if self.resources.is_empty() {
-            ("NamespaceContentRemaining", false, "ContentRemoved", "All content successfully removed".into())
+            (
+                "NamespaceContentRemaining",
+                false,
+                "ContentRemoved",
+                "All content successfully removed".into(),
+            )
         } else {
-            let text = format!("Some resources are remaining: {}", list(&self.resources, "has"));
-            ("NamespaceContentRemaining", true, "SomeResourcesRemain", text)
+            let text = format!(
+                "Some resources are remaining: {}",
+                list(&self.resources, "has")
+            );
+            (
+                "NamespaceContentRemaining",
+                true,
+                "SomeResourcesRemain",
+                text,
+            )
         };
-        let held = if self.finalizers.is_empty() {
+        let finalizers = if self.finalizers.is_empty() {
             let text = "All content-preserving finalizers finished";
-            ("NamespaceFinalizersRemaining", false, "ContentHasNoFinalizers", text.into())
+            (
+                "NamespaceFinalizersRemaining",
+                false,
+                "ContentHasNoFinalizers",
+                text.into(),
+            )
         } else {
             let counts = list(&self.finalizers, "in");
             let text = format!("Some content in the namespace has finalizers remaining: {counts}");
-            ("NamespaceFinalizersRemaining", true, "SomeFinalizersRemain", text)
+            (
+                "NamespaceFinalizersRemaining",
+                true,
+                "SomeFinalizersRemain",
+                text,
+            )
         };
         let discovered = "All resources successfully discovered".into();
         let parsed = "All legacy kube types successfully parsed".into();
         let deleted = "All content successfully deleted, may be waiting on finalization".into();
         [
-            ("NamespaceDeletionDiscoveryFailure", false, "ResourcesDiscovered", discovered),
-            ("NamespaceDeletionGroupVersionParsingFailure", false, "ParsedGroupVersions", parsed),
-            ("NamespaceDeletionContentFailure", false, "ContentDeleted", deleted),
+            (
+                "NamespaceDeletionDiscoveryFailure",
+                false,
+                "ResourcesDiscovered",
+                discovered,
+            ),
+            (
+                "NamespaceDeletionGroupVersionParsingFailure",
+                false,
+                "ParsedGroupVersions",
+                parsed,
+            ),
+            (
+                "NamespaceDeletionContentFailure",
+                false,
+                "ContentDeleted",
+                deleted,
+            ),
             content,
-            held,
+            finalizers,
         ]
     }
 }
 
-/// Bring a namespace's conditions up to date.
-fn tell(core: &Core, namespace: &str, left: &Left) -> Result<()> {
+/// Updates the conditions of a namespace.
+fn update_conditions(core: &Core, namespace: &str, remaining: &Remaining) -> Result<()> {
     let catalog = core.catalog();
-    let Some(served) = catalog.stored(NAMESPACES) else { return Ok(()) };
-    let Some(object) = core.store.get(NAMESPACES, namespace) else { return Ok(()) };
-    let mut conditions = served.decode(&object)["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    for (kind, holds, reason, message) in left.conditions() {
+    let Some(served) = catalog.stored(NAMESPACES) else {
+        return Ok(());
+    };
+    let Some(object) = core.store.get(NAMESPACES, namespace) else {
+        return Ok(());
+    };
+    let mut conditions = served.decode(&object)["status"]["conditions"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    for (kind, holds, reason, message) in remaining.conditions() {
         let status = if holds { "True" } else { "False" };
         let now = core.clock.timestamp();
         let condition = json!({
             "type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now,
         });
-        match conditions.iter_mut().find(|condition| condition["type"] == kind) {
-            Some(old) if ["status", "reason", "message"].iter().all(|field| old[field] == condition[field]) => {}
+        match conditions
+            .iter_mut()
+            .find(|condition| condition["type"] == kind)
+        {
+            Some(old)
+                if ["status", "reason", "message"]
+                    .iter()
+                    .all(|field| old[field] == condition[field]) => {}
             Some(old) => *old = condition,
             None => conditions.push(condition),
         }
     }
     let patch = Patch::Merge(json!({"status": {"conditions": conditions}}));
     let patch = Input::Patch(patch, StrictErrors::new());
-    call(core, served, "", Part::Status, |call| call.update(namespace, &patch)).map(drop)
+    call(core, served, "", Subresource::Status, |call| {
+        call.update(namespace, &patch)
+    })
+    .map(drop)
 }
 
-/// Let a namespace go.
+/// Removes the finalizer `kubernetes` from a namespace.
 fn finalize(core: &Core, namespace: &str) -> Result<()> {
     let catalog = core.catalog();
-    let Some(served) = catalog.stored(NAMESPACES) else { return Ok(()) };
-    let Some(object) = core.store.get(NAMESPACES, namespace) else { return Ok(()) };
+    let Some(served) = catalog.stored(NAMESPACES) else {
+        return Ok(());
+    };
+    let Some(object) = core.store.get(NAMESPACES, namespace) else {
+        return Ok(());
+    };
     let mut object = served.decode(&object);
-    let others = object["spec"]["finalizers"].as_array().cloned().unwrap_or_default();
-    let others: Vec<_> = others.into_iter().filter(|finalizer| finalizer != "kubernetes").collect();
-    object["spec"] = json!({"finalizers": others});
-    call(core, served, "", Part::Finalize, |call| call.update(namespace, &Input::Replace(object))).map(drop)
+    let kept = object["spec"]["finalizers"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let kept: Vec<_> = kept
+        .into_iter()
+        .filter(|finalizer| finalizer != "kubernetes")
+        .collect();
+    object["spec"] = json!({"finalizers": kept});
+    call(core, served, "", Subresource::Finalize, |call| {
+        call.update(namespace, &Input::Replace(object))
+    })
+    .map(drop)
 }

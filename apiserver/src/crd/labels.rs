@@ -1,33 +1,40 @@
-//! What names in definitions may look like, in the real server's words.
+//! Grammars of names in CRDs, with the errors of the real server.
 
-/// What is wrong with a DNS-1035 label.
+/// Validates a DNS-1035 label.
 pub(super) fn label(text: &str) -> Option<String> {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let fits = text.starts_with(|c: char| c.is_ascii_lowercase())
+    let valid = text.starts_with(|c: char| c.is_ascii_lowercase())
         && text.bytes().all(|byte| inner(byte) || byte == b'-')
         && text.bytes().last().is_some_and(inner);
-    let shape = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
+    let grammar = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
                  character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \
                  validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
-    wrong(text.len() > 63, 63, fits, shape)
+    format_errors(text.len() > 63, 63, valid, grammar)
 }
 
-/// What is wrong with a DNS-1123 subdomain.
+/// Validates a DNS-1123 subdomain.
 pub(super) fn subdomain(text: &str) -> Option<String> {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let fits = text.split('.').all(|part| {
+    let valid = text.split('.').all(|part| {
         part.bytes().all(|byte| inner(byte) || byte == b'-')
             && part.bytes().next().is_some_and(inner)
             && part.bytes().last().is_some_and(inner)
     });
-    let shape = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and \
+    let grammar = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and \
                  must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
                  '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-    wrong(text.len() > 253, 253, fits, shape)
+    format_errors(text.len() > 253, 253, valid, grammar)
 }
 
-fn wrong(long: bool, max: usize, fits: bool, shape: &str) -> Option<String> {
-    let length = long.then(|| format!("must be no more than {max} characters"));
-    let all: Vec<_> = length.into_iter().chain((!fits).then(|| shape.to_owned())).collect();
-    if all.is_empty() { None } else { Some(all.join(",")) }
+fn format_errors(too_long: bool, max: usize, valid: bool, grammar: &str) -> Option<String> {
+    let length = too_long.then(|| format!("must be no more than {max} characters"));
+    let errors: Vec<_> = length
+        .into_iter()
+        .chain((!valid).then(|| grammar.to_owned()))
+        .collect();
+    if errors.is_empty() {
+        None
+    } else {
+        Some(errors.join(","))
+    }
 }

@@ -1,4 +1,4 @@
-//! Definitions as people write them, whole and broken.
+//! Tests of CRD parsing with valid and invalid CRDs.
 
 use super::Definition;
 use crate::{resource::Cell, status::FieldErrors};
@@ -50,22 +50,25 @@ fn widget() -> Value {
     })
 }
 
-fn parsed(mut crd: Value) -> Result<Definition, FieldErrors> {
+fn prepare_and_parse(mut crd: Value) -> Result<Definition, FieldErrors> {
     Definition::prepare(&mut crd);
     Definition::parse(&crd)
 }
 
-/// What is wrong with the widget once `value` stands at `at`.
+/// Returns the errors of the widget CRD after `value` is set at `at`.
 fn errors(at: &str, value: Value) -> Vec<String> {
     let mut crd = widget();
     let (parent, key) = at.rsplit_once('/').unwrap();
     crd.pointer_mut(parent).unwrap()[key] = value;
     Definition::prepare(&mut crd);
-    super::validate(&crd, None).iter().map(ToString::to_string).collect()
+    super::validate(&crd, None)
+        .iter()
+        .map(ToString::to_string)
+        .collect()
 }
 
 #[test]
-fn what_is_left_open_is_filled_in() {
+fn missing_fields_get_their_defaults() {
     let mut crd = widget();
     Definition::prepare(&mut crd);
     assert_eq!(crd["spec"]["names"]["singular"], "widget");
@@ -76,29 +79,49 @@ fn what_is_left_open_is_filled_in() {
 
 #[test]
 fn each_served_version_is_a_resource() {
-    let definition = parsed(widget()).unwrap();
-    let served = definition.versions().iter().filter(|version| version.served);
+    let definition = prepare_and_parse(widget()).unwrap();
+    let served = definition
+        .versions()
+        .iter()
+        .filter(|version| version.served);
     let resources: Vec<_> = served.map(|version| definition.resource(version)).collect();
-    assert_eq!(resources.iter().map(|resource| &*resource.version).collect::<Vec<_>>(), ["v1", "v1beta1"]);
+    assert_eq!(
+        resources
+            .iter()
+            .map(|resource| &*resource.version)
+            .collect::<Vec<_>>(),
+        ["v1", "v1beta1"]
+    );
     assert_eq!(&*definition.storage().unwrap().name, "v1");
     assert_eq!(definition.versions().len(), 3);
     let v1 = &resources[0];
     assert_eq!(v1.api_version(), "example.com/v1");
-    assert_eq!((&*v1.kind, &*v1.list_kind, &*v1.plural, &*v1.singular), ("Widget", "WidgetList", "widgets", "widget"));
+    assert_eq!(
+        (&*v1.kind, &*v1.list_kind, &*v1.plural, &*v1.singular),
+        ("Widget", "WidgetList", "widgets", "widget")
+    );
     assert!(v1.namespaced && v1.strategy.custom && v1.strategy.status.is_some());
     let scale = v1.strategy.scale.as_ref().unwrap();
     assert_eq!(scale.spec_replicas, ["spec", "replicas"]);
-    assert_eq!(scale.selector.as_deref(), Some(&["status".to_owned(), "selector".to_owned()][..]));
+    assert_eq!(
+        scale.selector.as_deref(),
+        Some(&["status".to_owned(), "selector".to_owned()][..])
+    );
     assert_eq!(v1.selectable[0].name, "spec.color");
-    assert_eq!(v1.columns[0].description, "Custom resource definition column (in JSONPath format): .spec.color");
+    assert_eq!(
+        v1.columns[0].description,
+        "Custom resource definition column (in JSONPath format): .spec.color"
+    );
     let beta = &resources[1];
     assert!(beta.strategy.status.is_none() && beta.strategy.scale.is_none());
-    assert!(matches!(&beta.columns[0].cell, Cell::Path(path) if path == ".metadata.creationTimestamp"));
+    assert!(
+        matches!(&beta.columns[0].cell, Cell::Path(path) if path == ".metadata.creationTimestamp")
+    );
 }
 
 #[test]
-fn a_widget_is_pruned_defaulted_and_validated() {
-    let definition = parsed(widget()).unwrap();
+fn a_custom_resource_is_pruned_defaulted_and_validated() {
+    let definition = prepare_and_parse(widget()).unwrap();
     let schema = &definition.storage().unwrap().schema;
     let mut object = json!({"metadata": {"name": "a"}, "spec": {"color": "red", "replicas": null, "nope": 1,
         "maxUnavailable": "50%", "free": {"any": [1]}, "ports": [{"name": "a"}]}});
@@ -113,33 +136,65 @@ fn a_widget_is_pruned_defaulted_and_validated() {
 }
 
 #[test]
-fn the_name_is_made_of_plural_and_group() {
+fn the_name_consists_of_plural_and_group() {
     assert_eq!(
         errors("/metadata/name", json!("widget.example.com")),
-        [r#"metadata.name: Invalid value: "widget.example.com": must be spec.names.plural+"."+spec.group"#]
+        [
+            r#"metadata.name: Invalid value: "widget.example.com": must be spec.names.plural+"."+spec.group"#
+        ]
     );
-    assert!(errors("/spec/group", json!("example")).iter().any(|text| text.contains("at least one dot")));
-    assert!(errors("/spec/group", json!("Example.com")).iter().any(|text| text.contains("RFC 1123 subdomain")));
+    assert!(
+        errors("/spec/group", json!("example"))
+            .iter()
+            .any(|text| text.contains("at least one dot"))
+    );
+    assert!(
+        errors("/spec/group", json!("Example.com"))
+            .iter()
+            .any(|text| text.contains("RFC 1123 subdomain"))
+    );
 }
 
 #[test]
-fn names_are_labels() {
+fn invalid_names_are_rejected() {
     assert_eq!(errors("/spec/names/kind", json!("")).len(), 3);
     let kind = errors("/spec/names/kind", json!("My Widget"));
-    assert!(kind.iter().any(|text| text.starts_with("spec.names.kind: ") && text.contains("may have mixed case")));
-    assert!(errors("/spec/names/shortNames", json!(["W"]))[0].starts_with("spec.names.shortNames[0]: Invalid value"));
-    assert!(errors("/spec/names/listKind", json!("Widget"))[0].ends_with("kind and listKind may not be the same"));
-    assert!(errors("/spec/versions/1/name", json!("V 1"))[0].starts_with("spec.versions[1].name: Invalid value"));
-    assert!(errors("/spec/names/categories", json!(["-"]))[0].starts_with("spec.names.categories[0]: Invalid value"));
+    assert!(
+        kind.iter()
+            .any(|text| text.starts_with("spec.names.kind: ")
+                && text.contains("may have mixed case"))
+    );
+    assert!(
+        errors("/spec/names/shortNames", json!(["W"]))[0]
+            .starts_with("spec.names.shortNames[0]: Invalid value")
+    );
+    assert!(
+        errors("/spec/names/listKind", json!("Widget"))[0]
+            .ends_with("kind and listKind may not be the same")
+    );
+    assert!(
+        errors("/spec/versions/1/name", json!("V 1"))[0]
+            .starts_with("spec.versions[1].name: Invalid value")
+    );
+    assert!(
+        errors("/spec/names/categories", json!(["-"]))[0]
+            .starts_with("spec.names.categories[0]: Invalid value")
+    );
 }
 
 #[test]
-fn exactly_one_version_is_stored_and_all_have_their_own_name() {
+fn one_version_is_the_storage_version_and_version_names_are_unique() {
     for value in [false, true] {
         let at = format!("/spec/versions/{}/storage", usize::from(value));
-        assert!(errors(&at, json!(value))[0].ends_with("must have exactly one version marked as storage version"));
+        assert!(
+            errors(&at, json!(value))[0]
+                .ends_with("must have exactly one version marked as storage version")
+        );
     }
-    assert!(errors("/spec/versions/1/name", json!("v1"))[0].ends_with("must contain unique version names"));
+    assert!(
+        errors("/spec/versions/1/name", json!("v1"))[0]
+            .ends_with("must contain unique version names")
+    );
     assert_eq!(
         errors("/spec/versions/1/storage", json!(true))[1],
         r#"status.storedVersions: Invalid value: ["v1"]: must have the storage version v1beta1"#
@@ -147,7 +202,7 @@ fn exactly_one_version_is_stored_and_all_have_their_own_name() {
 }
 
 #[test]
-fn scope_and_conversion_are_what_is_served() {
+fn unsupported_scope_and_conversion_are_rejected() {
     assert_eq!(
         errors("/spec/scope", json!("Global")),
         [r#"spec.scope: Unsupported value: "Global": supported values: "Cluster", "Namespaced""#]
@@ -166,25 +221,38 @@ fn every_version_has_a_structural_schema() {
         ["spec.versions[1].schema.openAPIV3Schema: Required value"]
     );
     assert_eq!(
-        errors("/spec/versions/0/schema/openAPIV3Schema/properties/spec/type", json!("")),
-        ["spec.versions[0].schema.openAPIV3Schema.properties[spec].type: Required value: must not be empty for \
-          specified object fields"]
+        errors(
+            "/spec/versions/0/schema/openAPIV3Schema/properties/spec/type",
+            json!("")
+        ),
+        [
+            "spec.versions[0].schema.openAPIV3Schema.properties[spec].type: Required value: must not be empty for \
+          specified object fields"
+        ]
     );
     let at = "/spec/versions/0/schema/openAPIV3Schema/additionalProperties";
-    assert!(errors(at, json!(true)).iter().any(|text| text.contains("if the status subresource is enabled")));
+    assert!(
+        errors(at, json!(true))
+            .iter()
+            .any(|text| text.contains("if the status subresource is enabled"))
+    );
 }
 
 #[test]
-fn what_all_versions_share_is_told_once() {
+fn errors_in_a_schema_shared_by_all_versions_are_reported_once() {
     let mut crd = widget();
     for version in crd["spec"]["versions"].as_array_mut().unwrap() {
         version["schema"] = json!({"openAPIV3Schema": {"type": "string"}});
         version["selectableFields"] = Value::Null;
     }
-    let found = parsed(crd).unwrap_err();
+    let found = prepare_and_parse(crd).unwrap_err();
     let fields: Vec<_> = found.iter().map(|error| &*error.field).collect();
     assert_eq!(fields, ["spec.validation.openAPIV3Schema.type"; 2]);
-    assert!(found[0].body.ends_with("if the status subresource is enabled"));
+    assert!(
+        found[0]
+            .body
+            .ends_with("if the status subresource is enabled")
+    );
     assert!(found[1].body.ends_with("must be object at the root"));
 }
 
@@ -198,22 +266,37 @@ fn subresources_columns_and_selectable_fields_are_checked() {
         ]
     );
     let column = "/spec/versions/0/additionalPrinterColumns/0/type";
-    assert!(errors(column, json!("text"))[0].ends_with("must be one of boolean,date,integer,number,string"));
+    assert!(
+        errors(column, json!("text"))[0]
+            .ends_with("must be one of boolean,date,integer,number,string")
+    );
     let field = "/spec/versions/0/selectableFields/0/jsonPath";
     assert!(errors(field, json!(".spec.nope"))[0].ends_with("does not refer to a valid field"));
-    assert!(errors(field, json!(".spec.free"))[0].contains("must point to a field of type string, boolean or integer"));
+    assert!(
+        errors(field, json!(".spec.free"))[0]
+            .contains("must point to a field of type string, boolean or integer")
+    );
     let fields = "/spec/versions/0/selectableFields";
-    assert!(errors(fields, json!([{"jsonPath": ".spec.color"}, {"jsonPath": ".spec.color"}]))[0].contains("Duplicate"));
+    assert!(
+        errors(
+            fields,
+            json!([{"jsonPath": ".spec.color"}, {"jsonPath": ".spec.color"}])
+        )[0]
+        .contains("Duplicate")
+    );
 }
 
 #[test]
-fn what_is_established_keeps_its_kind_and_scope() {
+fn scope_is_immutable_once_a_crd_is_established() {
     let mut old = widget();
     let mut new = widget();
     new["spec"]["scope"] = json!("Cluster");
     new["spec"]["group"] = json!("example.org");
     let found = |new: &Value, old: &Value| -> Vec<_> {
-        Definition::check_update(new, old).into_iter().map(|error| error.field).collect()
+        Definition::check_update(new, old)
+            .into_iter()
+            .map(|error| error.field)
+            .collect()
     };
     assert_eq!(found(&new, &old), ["spec.group"]);
     old["status"] = json!({"conditions": [{"type": "Established", "status": "True"}]});
@@ -222,7 +305,7 @@ fn what_is_established_keeps_its_kind_and_scope() {
 }
 
 #[test]
-fn a_version_that_objects_may_be_stored_in_has_to_stay() {
+fn a_stored_version_cannot_be_removed() {
     let mut old = widget();
     old["status"] = json!({"storedVersions": ["v1alpha0", "v1"]});
     let found = Definition::check_update(&widget(), &old);
@@ -230,8 +313,9 @@ fn a_version_that_objects_may_be_stored_in_has_to_stay() {
     assert_eq!(found[0].field, "status.storedVersions[0]");
 }
 
-/// A schema as large as those of Cluster API: some thousands of nodes with defaults, patterns and alternatives.
-fn large() -> Value {
+/// Returns a schema as large as those of Cluster API: thousands of nodes with defaults, patterns
+/// and alternatives.
+fn large_schema() -> Value {
     let condition = json!({"type": "object", "required": ["type", "status"], "properties": {
         "type": {"type": "string", "maxLength": 316,
             "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"},
@@ -253,31 +337,37 @@ fn large() -> Value {
         }
         node
     };
-    let properties: serde_json::Map<_, _> = (0..200).map(|n| (format!("part{n}"), variable(n))).collect();
+    let properties: serde_json::Map<_, _> = (0..200)
+        .map(|n| (format!("part{n}"), variable(n)))
+        .collect();
     json!({"type": "object", "properties": {
         "spec": {"type": "object", "properties": properties}, "status": {"type": "object"},
     }})
 }
 
 #[test]
-fn a_definition_as_large_as_cluster_apis_is_read_quickly() {
+fn a_crd_as_large_as_cluster_apis_is_parsed_quickly() {
     let mut crd = widget();
-    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = large();
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = large_schema();
     crd["spec"]["versions"][0]["selectableFields"] = Value::Null;
     assert!(crd.to_string().len() > 200_000);
     let start = Instant::now();
-    let definition = parsed(crd).unwrap();
-    // Mostly patterns; without optimisation everything takes some twenty times as long.
+    let definition = prepare_and_parse(crd).unwrap();
+    // Most of the time is spent on patterns. Unoptimized builds are about twenty times slower.
     assert!(
         start.elapsed() < Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 1 }),
         "{:?}",
         start.elapsed()
     );
     let schema = &definition.storage().unwrap().schema;
-    let part = json!({"inner": {"inner": {"inner": {"inner": {"name": "a"}}}}, "labels": {"a": "b"}});
+    let part =
+        json!({"inner": {"inner": {"inner": {"inner": {"name": "a"}}}}, "labels": {"a": "b"}});
     let mut object = json!({"spec": {"part7": part}});
     assert!(schema.prune(&mut object).is_empty());
     schema.default(&mut object);
-    assert_eq!(object.pointer("/spec/part7/inner/inner/inner/inner/required"), Some(&json!(false)));
+    assert_eq!(
+        object.pointer("/spec/part7/inner/inner/inner/inner/required"),
+        Some(&json!(false))
+    );
     assert!(schema.validate(&object, None).is_empty());
 }

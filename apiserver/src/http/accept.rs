@@ -1,74 +1,77 @@
-//! Negotiation: in which form an answer goes out, and in which form a body came in.
+//! Content negotiation: the format of a response, and the format of a body.
 //!
-//! Clients name what they take by preference; a form that is not served is passed over, and only if nothing is left
-//! is the request refused.
+//! Media types that are not supported are skipped. The request is rejected only if none is left.
 
 use crate::status::{Details, Failure, Reason, Result};
 use std::cmp::Reverse;
 
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const YAML: &str = "application/yaml";
-/// Named to clients, as the real server does, but not served.
+/// Listed to clients, as kube-apiserver does, but not supported.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
 pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
 pub(crate) const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 pub(crate) const APPLY_PATCH: &str = "application/apply-patch+yaml";
 
-/// How a value is written.
+/// Encoding of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Json,
     Yaml,
 }
 
-/// What is made of a value before it is written.
+/// Conversion of a value before it is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// As it is.
+    /// None.
     Plain,
-    /// An object's metadata alone.
+    /// Metadata of an object only.
     PartialMetadata,
-    /// The metadata of a list's objects alone.
+    /// Metadata of a list's objects only.
     PartialMetadataList,
-    /// What `kubectl get` shows.
+    /// The table that `kubectl get` prints.
     Table,
-    /// All groups at once.
+    /// All API groups in one document.
     AggregatedDiscovery,
 }
 
-/// What an answer looks like.
+/// Negotiated form of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Representation {
     pub(crate) format: Format,
     pub(crate) shape: Shape,
-    /// The `apiVersion` of tables and of metadata alone.
+    /// `apiVersion` of tables and partial metadata.
     pub(crate) meta: &'static str,
 }
 
-/// What kind of answer is to be given: not each comes in every form.
+/// Kind of a response, which determines the available representations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum ResponseKind {
     /// An object or a list.
     Objects,
-    /// A stream of events, which is JSON always.
+    /// A stream of watch events, always JSON.
     Watch,
     /// `/api` or `/apis`.
     Discovery,
-    /// Anything else.
+    /// Any other document.
     Other,
 }
 
-/// What the real server has its answers and its watches in.
+/// Media types that kube-apiserver lists for responses and for watches.
 const FORMATS: [&str; 3] = [JSON, YAML, PROTOBUF];
-const STREAMS: [&str; 2] = ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
+const STREAMS: [&str; 2] = [
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+];
 
-/// The version of tables and of metadata alone that clients of today ask for.
+/// `apiVersion` of tables and partial metadata that current clients request.
 pub(crate) const META: &str = "meta.k8s.io/v1";
-/// The one before, which is shown the same.
+/// The older version, with the same content.
 const META_BETA: &str = "meta.k8s.io/v1beta1";
 
-/// The real server finds built-in routes by media types before it looks at anything else of `Accept`, and letter by letter.
+/// Checks that `accept` allows a media type of a built-in route. kube-apiserver does so first, and
+/// compares exactly.
 pub(crate) fn check_route(accept: Option<&str>, collection: bool) -> Result<()> {
     let accept = accept.filter(|accept| !accept.is_empty()).unwrap_or("*/*");
     let produced = |kind: &str| kind == "*/*" || FORMATS.contains(&kind);
@@ -81,32 +84,42 @@ pub(crate) fn check_route(accept: Option<&str>, collection: bool) -> Result<()> 
     Err(Failure::new(406, Reason::NotAcceptable, message).about(Details::default()))
 }
 
-/// How a failure is told: a wish that cannot be met does not hide it. `None` if it is to be indented JSON.
-pub(crate) fn of_failure(accept: Option<&str>) -> Option<Format> {
-    Representation::negotiate(accept, Answer::Other).ok().map(|representation| representation.format)
+/// Returns the format of a failure, `None` for indented JSON if `accept` allows nothing that is
+/// supported.
+pub(crate) fn failure_format(accept: Option<&str>) -> Option<Format> {
+    Representation::negotiate(accept, ResponseKind::Other)
+        .ok()
+        .map(|representation| representation.format)
 }
 
 impl Representation {
-    /// The best form that `accept` allows for the answer; JSON if there is no such header.
-    pub(crate) fn negotiate(accept: Option<&str>, answer: Answer) -> Result<Self> {
+    /// Returns the preferred representation that `accept` allows, JSON if the header is missing.
+    pub(crate) fn negotiate(accept: Option<&str>, answer: ResponseKind) -> Result<Self> {
         let accept = accept.unwrap_or_default();
         if accept.is_empty() {
-            return Ok(Self { format: Format::Json, shape: Shape::Plain, meta: META });
+            return Ok(Self {
+                format: Format::Json,
+                shape: Shape::Plain,
+                meta: META,
+            });
         }
         let mut clauses: Vec<_> = accept.split(',').map(Clause::parse).collect();
         clauses.sort_by_key(|clause| (Reverse(clause.quality), clause.wildcards()));
-        clauses.iter().find_map(|clause| clause.representation(answer)).ok_or_else(|| match answer {
-            Answer::Watch => Failure::not_acceptable(&STREAMS),
-            _ => Failure::not_acceptable(&FORMATS),
-        })
+        clauses
+            .iter()
+            .find_map(|clause| clause.representation(answer))
+            .ok_or_else(|| match answer {
+                ResponseKind::Watch => Failure::not_acceptable(&STREAMS),
+                _ => Failure::not_acceptable(&FORMATS),
+            })
     }
 }
 
-/// `application/json;as=Table;v=v1;g=meta.k8s.io;q=0.9`
+/// A clause of `Accept`, such as `application/json;as=Table;v=v1;g=meta.k8s.io;q=0.9`.
 struct Clause<'a> {
     media_type: &'a str,
     parameters: Vec<(&'a str, &'a str)>,
-    /// In thousandths.
+    /// Quality in thousandths.
     quality: u16,
 }
 
@@ -118,9 +131,15 @@ impl<'a> Clause<'a> {
             .filter_map(|part| part.split_once('='))
             .map(|(name, value)| (name.trim(), value.trim().trim_matches('"')))
             .partition(|(name, _)| *name == "q");
-        // What is no quality is none, which only puts it last: so does the real server's parser.
-        let quality = quality.last().map_or(1.0, |(_, value)| value.parse::<f32>().unwrap_or(0.0));
-        Self { media_type, parameters, quality: (quality.clamp(0.0, 1.0) * 1000.0) as u16 }
+        // An invalid quality counts as 0, which is tried last, as in kube-apiserver.
+        let quality = quality
+            .last()
+            .map_or(1.0, |(_, value)| value.parse::<f32>().unwrap_or(0.0));
+        Self {
+            media_type,
+            parameters,
+            quality: (quality.clamp(0.0, 1.0) * 1000.0) as u16,
+        }
     }
 
     fn wildcards(&self) -> usize {
@@ -128,56 +147,91 @@ impl<'a> Clause<'a> {
     }
 
     fn parameter(&self, name: &str) -> &'a str {
-        self.parameters.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value)
+        self.parameters
+            .iter()
+            .find(|(key, _)| *key == name)
+            .map_or("", |(_, value)| value)
     }
 
-    fn representation(&self, answer: Answer) -> Option<Representation> {
+    fn representation(&self, answer: ResponseKind) -> Option<Representation> {
         let format = match self.media_type {
             JSON | "application/*" | "*/*" | "*" => Format::Json,
-            YAML if answer != Answer::Watch => Format::Yaml,
+            YAML if answer != ResponseKind::Watch => Format::Yaml,
             _ => return None,
         };
         if !matches!(self.parameter("stream"), "" | "watch") {
             return None;
         }
-        let shape = match (answer, self.parameter("as"), self.parameter("g"), self.parameter("v")) {
+        let shape = match (
+            answer,
+            self.parameter("as"),
+            self.parameter("g"),
+            self.parameter("v"),
+        ) {
             (_, "", "", "") => Shape::Plain,
-            (Answer::Objects | Answer::Watch, kind, "meta.k8s.io", "v1" | "v1beta1") => match kind {
+            (
+                ResponseKind::Objects | ResponseKind::Watch,
+                kind,
+                "meta.k8s.io",
+                "v1" | "v1beta1",
+            ) => match kind {
                 "Table" => Shape::Table,
                 "PartialObjectMetadata" => Shape::PartialMetadata,
                 "PartialObjectMetadataList" => Shape::PartialMetadataList,
                 _ => return None,
             },
-            (Answer::Discovery, "APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Shape::AggregatedDiscovery,
+            (ResponseKind::Discovery, "APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => {
+                Shape::AggregatedDiscovery
+            }
             _ => return None,
         };
-        let meta = if self.parameter("v") == "v1beta1" { META_BETA } else { META };
-        Some(Representation { format, shape, meta })
+        let meta = if self.parameter("v") == "v1beta1" {
+            META_BETA
+        } else {
+            META
+        };
+        Some(Representation {
+            format,
+            shape,
+            meta,
+        })
     }
 }
 
-/// The format of an object in a body; JSON if nothing is said.
+/// Returns the format of a body, JSON if there is no content type.
 pub(crate) fn body_format(content_type: Option<&str>) -> Result<Format> {
-    match media_type(content_type.unwrap_or_default()).to_ascii_lowercase().as_str() {
+    match media_type(content_type.unwrap_or_default())
+        .to_ascii_lowercase()
+        .as_str()
+    {
         "" | JSON => Ok(Format::Json),
         YAML => Ok(Format::Yaml),
         _ => Err(Failure::unsupported_media_type(&FORMATS)),
     }
 }
 
-/// The type of a patch, one of the constants above; nothing is assumed. Only built-in types know `strategic` ones.
+/// Returns the type of a patch, one of the constants above. Only built-in resources support
+/// `strategic` ones.
 pub(crate) fn patch_type(content_type: Option<&str>, strategic: bool) -> Result<&'static str> {
     let all = [JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH];
-    let served: Vec<_> = all.into_iter().filter(|&known| strategic || known != STRATEGIC_MERGE_PATCH).collect();
-    let asked = media_type(content_type.unwrap_or_default());
-    served.iter().find(|&&known| known == asked).copied().ok_or_else(|| {
-        if strategic {
-            // A built-in route is not even found.
-            let message = "415: Unsupported Media Type";
-            return Failure::new(415, Reason::UnsupportedMediaType, message).about(Details::default());
-        }
-        Failure::unsupported_media_type(&served)
-    })
+    let served: Vec<_> = all
+        .into_iter()
+        .filter(|&known| strategic || known != STRATEGIC_MERGE_PATCH)
+        .collect();
+    let requested = media_type(content_type.unwrap_or_default());
+    served
+        .iter()
+        .find(|&&known| known == requested)
+        .copied()
+        .ok_or_else(|| {
+            if strategic {
+                // kube-apiserver does not find a route for a built-in resource.
+                let message = "415: Unsupported Media Type";
+                return Failure::new(415, Reason::UnsupportedMediaType, message)
+                    .about(Details::default());
+            }
+            Failure::unsupported_media_type(&served)
+        })
 }
 
 fn media_type(content_type: &str) -> &str {
@@ -191,55 +245,113 @@ mod tests {
     const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
     #[track_caller]
-    fn gives(accept: &str, answer: Answer, format: Format, shape: Shape) {
+    fn assert_negotiated(accept: &str, answer: ResponseKind, format: Format, shape: Shape) {
         assert_eq!(
             Representation::negotiate(Some(accept), answer).unwrap(),
-            Representation { format, shape, meta: META }
+            Representation {
+                format,
+                shape,
+                meta: META
+            }
         );
     }
 
     #[test]
-    fn without_a_wish_it_is_json() {
-        let plain = Representation { format: Format::Json, shape: Shape::Plain, meta: META };
-        assert_eq!(Representation::negotiate(None, Answer::Objects).unwrap(), plain);
-        for accept in
-            ["", "*/*", "application/*", "application/json", "application/json;stream=watch", "text/html, */*"]
-        {
-            gives(accept, Answer::Objects, Format::Json, Shape::Plain);
+    fn without_a_preference_the_response_is_json() {
+        let plain = Representation {
+            format: Format::Json,
+            shape: Shape::Plain,
+            meta: META,
+        };
+        assert_eq!(
+            Representation::negotiate(None, ResponseKind::Objects).unwrap(),
+            plain
+        );
+        for accept in [
+            "",
+            "*/*",
+            "application/*",
+            "application/json",
+            "application/json;stream=watch",
+            "text/html, */*",
+        ] {
+            assert_negotiated(accept, ResponseKind::Objects, Format::Json, Shape::Plain);
         }
     }
 
     #[test]
-    fn the_shape_is_asked_for_by_parameters() {
-        gives(TABLE, Answer::Objects, Format::Json, Shape::Table);
-        gives(TABLE, Answer::Watch, Format::Json, Shape::Table);
+    fn parameters_of_the_media_type_select_the_shape() {
+        assert_negotiated(TABLE, ResponseKind::Objects, Format::Json, Shape::Table);
+        assert_negotiated(TABLE, ResponseKind::Watch, Format::Json, Shape::Table);
         let partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-        gives(partial, Answer::Objects, Format::Json, Shape::PartialMetadata);
+        assert_negotiated(
+            partial,
+            ResponseKind::Objects,
+            Format::Json,
+            Shape::PartialMetadata,
+        );
         let list = "application/json; as=PartialObjectMetadataList; g=meta.k8s.io; v=v1";
-        gives(list, Answer::Objects, Format::Json, Shape::PartialMetadataList);
-        let discovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
-        gives(discovery, Answer::Discovery, Format::Json, Shape::AggregatedDiscovery);
-        gives(discovery, Answer::Objects, Format::Json, Shape::Plain);
+        assert_negotiated(
+            list,
+            ResponseKind::Objects,
+            Format::Json,
+            Shape::PartialMetadataList,
+        );
+        let discovery =
+            "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+        assert_negotiated(
+            discovery,
+            ResponseKind::Discovery,
+            Format::Json,
+            Shape::AggregatedDiscovery,
+        );
+        assert_negotiated(discovery, ResponseKind::Objects, Format::Json, Shape::Plain);
     }
 
     #[test]
-    fn the_wish_of_kubectl_is_understood() {
-        let accept = format!("{TABLE},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json");
-        gives(&accept, Answer::Objects, Format::Json, Shape::Table);
-        gives(&accept, Answer::Other, Format::Json, Shape::Plain);
+    fn the_accept_header_of_kubectl_selects_a_table() {
+        let accept =
+            format!("{TABLE},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json");
+        assert_negotiated(&accept, ResponseKind::Objects, Format::Json, Shape::Table);
+        assert_negotiated(&accept, ResponseKind::Other, Format::Json, Shape::Plain);
     }
 
     #[test]
-    fn the_better_quality_and_then_the_more_specific_wins() {
-        gives("application/json;q=0.5, application/yaml", Answer::Objects, Format::Yaml, Shape::Plain);
-        gives("*/*, application/yaml", Answer::Objects, Format::Yaml, Shape::Plain);
-        gives("application/yaml;q=x, application/json;q=0.1", Answer::Objects, Format::Json, Shape::Plain);
-        gives("text/html, *; q=.2, application/yaml; q=.2", Answer::Objects, Format::Yaml, Shape::Plain);
-        gives("application/vnd.kubernetes.protobuf, application/json", Answer::Objects, Format::Json, Shape::Plain);
+    fn quality_and_then_specificity_decide() {
+        assert_negotiated(
+            "application/json;q=0.5, application/yaml",
+            ResponseKind::Objects,
+            Format::Yaml,
+            Shape::Plain,
+        );
+        assert_negotiated(
+            "*/*, application/yaml",
+            ResponseKind::Objects,
+            Format::Yaml,
+            Shape::Plain,
+        );
+        assert_negotiated(
+            "application/yaml;q=x, application/json;q=0.1",
+            ResponseKind::Objects,
+            Format::Json,
+            Shape::Plain,
+        );
+        assert_negotiated(
+            "text/html, *; q=.2, application/yaml; q=.2",
+            ResponseKind::Objects,
+            Format::Yaml,
+            Shape::Plain,
+        );
+        assert_negotiated(
+            "application/vnd.kubernetes.protobuf, application/json",
+            ResponseKind::Objects,
+            Format::Json,
+            Shape::Plain,
+        );
     }
 
     #[test]
-    fn what_is_not_served_is_not_acceptable() {
+    fn unsupported_media_types_are_not_acceptable() {
         for accept in [
             "text/html",
             "application/vnd.kubernetes.protobuf",
@@ -247,7 +359,8 @@ mod tests {
             "application/json;stream=other",
             ",",
         ] {
-            let failure = Representation::negotiate(Some(accept), Answer::Objects).unwrap_err();
+            let failure =
+                Representation::negotiate(Some(accept), ResponseKind::Objects).unwrap_err();
             assert_eq!(failure.code, 406, "{accept}");
             assert_eq!(
                 failure.message,
@@ -255,21 +368,35 @@ mod tests {
                  application/vnd.kubernetes.protobuf"
             );
         }
-        assert_eq!(Representation::negotiate(Some(YAML), Answer::Watch).unwrap_err().code, 406);
+        assert_eq!(
+            Representation::negotiate(Some(YAML), ResponseKind::Watch)
+                .unwrap_err()
+                .code,
+            406
+        );
     }
 
     #[test]
-    fn a_body_is_json_unless_it_says_otherwise() {
+    fn a_body_without_content_type_is_json() {
         assert_eq!(body_format(None).unwrap(), Format::Json);
-        assert_eq!(body_format(Some("application/json; charset=utf-8")).unwrap(), Format::Json);
+        assert_eq!(
+            body_format(Some("application/json; charset=utf-8")).unwrap(),
+            Format::Json
+        );
         assert_eq!(body_format(Some("application/yaml")).unwrap(), Format::Yaml);
         assert_eq!(body_format(Some("text/plain")).unwrap_err().code, 415);
     }
 
     #[test]
-    fn a_patch_has_to_say_what_it_is() {
-        assert_eq!(patch_type(Some("application/merge-patch+json; charset=utf-8"), false).unwrap(), MERGE_PATCH);
-        assert_eq!(patch_type(Some(STRATEGIC_MERGE_PATCH), true).unwrap(), STRATEGIC_MERGE_PATCH);
+    fn a_patch_requires_a_supported_content_type() {
+        assert_eq!(
+            patch_type(Some("application/merge-patch+json; charset=utf-8"), false).unwrap(),
+            MERGE_PATCH
+        );
+        assert_eq!(
+            patch_type(Some(STRATEGIC_MERGE_PATCH), true).unwrap(),
+            STRATEGIC_MERGE_PATCH
+        );
         let failure = patch_type(Some(STRATEGIC_MERGE_PATCH), false).unwrap_err();
         assert_eq!(failure.code, 415);
         assert!(
@@ -284,7 +411,7 @@ mod tests {
     steersman_testkit::properties! {
         #[test]
         fn negotiation_never_panics(accept in r"[a-z/*;=,q0-9. -]{0,40}|\PC*") {
-            let _ = Representation::negotiate(Some(&accept), Answer::Objects);
+            let _ = Representation::negotiate(Some(&accept), ResponseKind::Objects);
         }
     }
 }

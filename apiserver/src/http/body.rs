@@ -1,4 +1,4 @@
-//! Bodies: what came in, whole and bounded; what goes out, at once or bit by bit.
+//! Bodies of requests, which are read completely, and of responses, which may be streams.
 
 use crate::{
     limits::ConnectionLimits,
@@ -16,12 +16,14 @@ use std::{
 };
 use tokio::time::timeout;
 
-/// The longest request body, as in the real server.
+/// Maximum size of a request body, as in kube-apiserver.
 pub(crate) const LIMIT: usize = 3 * 1024 * 1024;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Reads a request's body.
+/// Reads the body of a request.
+///
+/// Errors: the body is too large, too slow, or cannot be read.
 pub(crate) async fn read_body<B>(body: B, limits: ConnectionLimits) -> Result<Bytes>
 where
     B: http_body::Body<Error: Into<BoxError>>,
@@ -30,8 +32,10 @@ where
     if announced > LIMIT as u64 {
         return Err(Failure::too_large(LIMIT));
     }
-    let late = |limit: Duration, what: &str| {
-        let message = format!("cannot read the request body: {what} within {limit:?}; send it without pauses");
+    let late = |limit: Duration, missing: &str| {
+        let message = format!(
+            "cannot read the request body: {missing} within {limit:?}; send it without pauses"
+        );
         Failure::new(408, Reason::Timeout, message)
     };
     let mut body = pin!(Limited::new(body, LIMIT));
@@ -41,14 +45,26 @@ where
         loop {
             let frame = match timeout(limits.body_idle_timeout, body.frame()).await {
                 Err(_) => return Err(late(limits.body_idle_timeout, "no data")),
-                Ok(None) => return Ok(if whole.is_empty() { first } else { whole.into() }),
+                Ok(None) => {
+                    return Ok(if whole.is_empty() {
+                        first
+                    } else {
+                        whole.into()
+                    });
+                }
                 Ok(Some(Ok(frame))) => frame,
-                Ok(Some(Err(error))) if error.is::<LengthLimitError>() => return Err(Failure::too_large(LIMIT)),
+                Ok(Some(Err(error))) if error.is::<LengthLimitError>() => {
+                    return Err(Failure::too_large(LIMIT));
+                }
                 Ok(Some(Err(error))) => {
-                    return Err(Failure::bad_request(format!("the body could not be read: {error}")));
+                    return Err(Failure::bad_request(format!(
+                        "cannot read the request body: {error}"
+                    )));
                 }
             };
-            let Ok(mut data) = frame.into_data() else { continue };
+            let Ok(mut data) = frame.into_data() else {
+                continue;
+            };
             // Most bodies have one part, which is not copied.
             if first.is_empty() && whole.is_empty() {
                 first = data.copy_to_bytes(data.remaining());
@@ -58,10 +74,12 @@ where
             whole.put(data);
         }
     };
-    timeout(limits.body_timeout, read).await.unwrap_or_else(|_| Err(late(limits.body_timeout, "not complete")))
+    timeout(limits.body_timeout, read)
+        .await
+        .unwrap_or_else(|_| Err(late(limits.body_timeout, "not complete")))
 }
 
-/// What a request is answered with.
+/// Body of a response.
 #[derive(Default)]
 pub struct Body(Kind);
 
@@ -74,7 +92,9 @@ enum Kind {
 }
 
 impl Body {
-    pub(crate) fn stream(body: impl http_body::Body<Data = Bytes, Error = BoxError> + Send + 'static) -> Self {
+    pub(crate) fn stream(
+        body: impl http_body::Body<Data = Bytes, Error = BoxError> + Send + 'static,
+    ) -> Self {
         Self(Kind::Stream(Box::pin(body)))
     }
 }
@@ -89,7 +109,10 @@ impl http_body::Body for Body {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         if let Kind::Stream(body) = &mut self.0 {
             return body.as_mut().poll_frame(cx);
         }

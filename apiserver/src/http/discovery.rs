@@ -1,7 +1,7 @@
-//! What the server says that it serves: the legacy documents, one per path, and the aggregated ones that hold all.
+//! Discovery documents: the legacy ones, one per path, and the aggregated ones.
 //!
-//! Built-in groups come in the order they are given, those of custom resources after them by name; versions come newest
-//! first, resources by name.
+//! Built-in groups come first, in the order they are given, then those of custom resources by name.
+//! Versions are sorted newest first, resources by name.
 
 #[cfg(test)]
 mod tests;
@@ -13,34 +13,45 @@ use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::hash::{DefaultHasher, Hasher as _};
 
-/// A JSON document with the tag that says whether a client already has it.
+/// A JSON document with its entity tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Document {
-    /// As it goes over the wire.
+    /// Encoded document.
     pub(crate) body: Vec<u8>,
-    /// With its quotes.
+    /// Entity tag, with its quotes.
     pub(crate) etag: String,
 }
 
 impl Document {
-    /// The document that a value is.
+    /// Encodes `value`.
     pub(crate) fn new(value: &Value) -> Self {
         let body = serde_json::to_vec(value).unwrap_or_default();
         let mut hasher = DefaultHasher::new();
         hasher.write(&body);
-        Self { etag: format!("\"{:016X}\"", hasher.finish()), body }
+        Self {
+            etag: format!("\"{:016X}\"", hasher.finish()),
+            body,
+        }
     }
 
-    /// Whether an `If-None-Match` names this document, so that 304 says all.
+    /// Returns whether an `If-None-Match` header contains the tag of this document.
     pub(crate) fn is_known_by(&self, if_none_match: &str) -> bool {
-        if_none_match.split(',').any(|tag| tag.trim() == self.etag || tag.trim() == "*")
+        if_none_match
+            .split(',')
+            .any(|tag| tag.trim() == self.etag || tag.trim() == "*")
     }
 }
 
-/// `/api`: the versions of the core group.
-pub(crate) fn api_versions<'a>(served: impl IntoIterator<Item = &'a Resource>, address: &str) -> Value {
-    let versions: Vec<_> =
-        groups(served).into_iter().filter(|it| it.name.is_empty()).flat_map(|it| it.versions).collect();
+/// Returns `/api`: the versions of the core group.
+pub(crate) fn api_versions<'a>(
+    served: impl IntoIterator<Item = &'a Resource>,
+    address: &str,
+) -> Value {
+    let versions: Vec<_> = groups(served)
+        .into_iter()
+        .filter(|it| it.name.is_empty())
+        .flat_map(|it| it.versions)
+        .collect();
     json!({
         "kind": "APIVersions",
         "versions": versions.iter().map(|version| version.name).collect::<Vec<_>>(),
@@ -48,21 +59,27 @@ pub(crate) fn api_versions<'a>(served: impl IntoIterator<Item = &'a Resource>, a
     })
 }
 
-/// `/apis`: the groups that have a name.
+/// Returns `/apis`: the named groups.
 pub(crate) fn group_list<'a>(served: impl IntoIterator<Item = &'a Resource>) -> Value {
     let groups = groups(served).into_iter().filter(|it| !it.name.is_empty());
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups.map(|it| it.legacy()).collect::<Vec<_>>()})
 }
 
-/// `/apis/G`: one group, if it is served.
-pub(crate) fn group<'a>(served: impl IntoIterator<Item = &'a Resource>, name: &str) -> Option<Value> {
-    let mut group = groups(served).into_iter().find(|it| !name.is_empty() && it.name == name)?.legacy();
+/// Returns `/apis/G`: one group, if it is served.
+pub(crate) fn group<'a>(
+    served: impl IntoIterator<Item = &'a Resource>,
+    name: &str,
+) -> Option<Value> {
+    let mut group = groups(served)
+        .into_iter()
+        .find(|it| !name.is_empty() && it.name == name)?
+        .legacy();
     group["kind"] = "APIGroup".into();
     group["apiVersion"] = "v1".into();
     Some(group)
 }
 
-/// `/api/v1` and `/apis/G/V`: the resources of one version, if it is served.
+/// Returns `/api/v1` or `/apis/G/V`: the resources of one version, if it is served.
 pub(crate) fn resource_list<'a>(
     served: impl IntoIterator<Item = &'a Resource>,
     group: &str,
@@ -70,20 +87,26 @@ pub(crate) fn resource_list<'a>(
 ) -> Option<Value> {
     let group = groups(served).into_iter().find(|it| it.name == group)?;
     let version = group.versions.iter().find(|it| it.name == version)?;
-    let resources: Vec<_> = version.resources.iter().flat_map(|resource| legacy_entries(resource)).collect();
+    let resources: Vec<_> = version
+        .resources
+        .iter()
+        .flat_map(|resource| legacy_entries(resource))
+        .collect();
     let mut list = json!({
         "kind": "APIResourceList", "groupVersion": group.version(version.name), "resources": resources,
     });
-    // The oldest document is the only one of its kind without a version.
+    // The core group's list has no `apiVersion`, as in kube-apiserver.
     if !group.name.is_empty() {
         list["apiVersion"] = "v1".into();
     }
     Some(list)
 }
 
-/// All of `/api` (`core`) or of `/apis`, as `apidiscovery.k8s.io/v2`.
+/// Returns `/api` (`core`) or `/apis` in aggregated form, as `apidiscovery.k8s.io/v2`.
 pub(crate) fn aggregated<'a>(served: impl IntoIterator<Item = &'a Resource>, core: bool) -> Value {
-    let groups = groups(served).into_iter().filter(|it| it.name.is_empty() == core);
+    let groups = groups(served)
+        .into_iter()
+        .filter(|it| it.name.is_empty() == core);
     json!({
         "kind": "APIGroupDiscoveryList",
         "apiVersion": "apidiscovery.k8s.io/v2",
@@ -92,16 +115,25 @@ pub(crate) fn aggregated<'a>(served: impl IntoIterator<Item = &'a Resource>, cor
     })
 }
 
-/// `/`: the paths there are to ask at.
+/// Returns `/`: the list of paths.
 pub(crate) fn paths<'a>(served: impl IntoIterator<Item = &'a Resource>) -> Value {
-    let mut paths = vec!["/api".to_owned(), "/apis".into(), "/healthz".into(), "/livez".into(), "/readyz".into()];
+    let mut paths = vec![
+        "/api".to_owned(),
+        "/apis".into(),
+        "/healthz".into(),
+        "/livez".into(),
+        "/readyz".into(),
+    ];
     paths.push("/version".into());
     for resource in served {
         let version = resource.api_version();
         if resource.group.is_empty() {
             paths.push(format!("/api/{version}"));
         } else {
-            paths.extend([format!("/apis/{}", resource.group), format!("/apis/{version}")]);
+            paths.extend([
+                format!("/apis/{}", resource.group),
+                format!("/apis/{version}"),
+            ]);
         }
     }
     paths.sort_unstable();
@@ -109,7 +141,7 @@ pub(crate) fn paths<'a>(served: impl IntoIterator<Item = &'a Resource>) -> Value
     json!({"paths": paths})
 }
 
-/// `/version`: that of the Kubernetes whose API this is.
+/// Returns `/version`: the Kubernetes version of this API.
 pub(crate) fn version() -> Value {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -136,7 +168,7 @@ struct Group<'a> {
 
 struct Version<'a> {
     name: &'a str,
-    /// By name.
+    /// Resources sorted by name.
     resources: Vec<&'a Resource>,
 }
 
@@ -144,20 +176,37 @@ fn groups<'a>(served: impl IntoIterator<Item = &'a Resource>) -> Vec<Group<'a>> 
     let mut groups: Vec<(Option<&str>, Group)> = Vec::new();
     for resource in served {
         let name = &*resource.group;
-        let place = groups.iter().position(|(_, group)| group.name == name).unwrap_or_else(|| {
-            // Sorting keeps the order of those without a key, and has them first.
-            groups.push((resource.strategy.custom.then_some(name), Group { name, versions: Vec::new() }));
-            groups.len() - 1
-        });
-        let versions = &mut groups[place].1.versions;
-        match versions.iter_mut().find(|version| version.name == &*resource.version) {
+        let index = groups
+            .iter()
+            .position(|(_, group)| group.name == name)
+            .unwrap_or_else(|| {
+                // Built-in groups have no key, so they come first and stay in order.
+                groups.push((
+                    resource.strategy.custom.then_some(name),
+                    Group {
+                        name,
+                        versions: Vec::new(),
+                    },
+                ));
+                groups.len() - 1
+            });
+        let versions = &mut groups[index].1.versions;
+        match versions
+            .iter_mut()
+            .find(|version| version.name == &*resource.version)
+        {
             Some(version) => version.resources.push(resource),
-            None => versions.push(Version { name: &resource.version, resources: vec![resource] }),
+            None => versions.push(Version {
+                name: &resource.version,
+                resources: vec![resource],
+            }),
         }
     }
     groups.sort_by_key(|(custom, _)| *custom);
     for (_, group) in &mut groups {
-        group.versions.sort_by_key(|version| Reverse(priority(version.name)));
+        group
+            .versions
+            .sort_by_key(|version| Reverse(priority(version.name)));
         for version in &mut group.versions {
             version.resources.sort_by_key(|resource| &*resource.plural);
         }
@@ -165,14 +214,23 @@ fn groups<'a>(served: impl IntoIterator<Item = &'a Resource>) -> Vec<Group<'a>> 
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// How a version ranks, the way Kubernetes orders them: `v2`, `v1`, `v1beta2`, `v1alpha1`, then all others by name.
+/// Returns the sort key of a version in Kubernetes' order: `v2`, `v1`, `v1beta2`, `v1alpha1`, then
+/// others by name.
 pub(crate) fn priority(version: &str) -> (u8, u32, u32, Reverse<&str>) {
     let parsed = || {
         let rest = version.strip_prefix('v')?;
-        let digits = rest.len() - rest.trim_start_matches(|it: char| it.is_ascii_digit()).len();
+        let digits = rest.len()
+            - rest
+                .trim_start_matches(|it: char| it.is_ascii_digit())
+                .len();
         let (major, rest) = rest.split_at(digits);
         let major = major.parse().ok()?;
-        let minor = |text: &str| text.bytes().all(|it| it.is_ascii_digit()).then(|| text.parse::<u32>().ok()).flatten();
+        let minor = |text: &str| {
+            text.bytes()
+                .all(|it| it.is_ascii_digit())
+                .then(|| text.parse::<u32>().ok())
+                .flatten()
+        };
         match (rest.strip_prefix("beta"), rest.strip_prefix("alpha")) {
             (Some(minor_text), _) => Some((2, major, minor(minor_text)?)),
             (_, Some(minor_text)) => Some((1, major, minor(minor_text)?)),
@@ -185,7 +243,11 @@ pub(crate) fn priority(version: &str) -> (u8, u32, u32, Reverse<&str>) {
 
 impl Group<'_> {
     fn version(&self, version: &str) -> String {
-        if self.name.is_empty() { version.into() } else { format!("{}/{version}", self.name) }
+        if self.name.is_empty() {
+            version.into()
+        } else {
+            format!("{}/{version}", self.name)
+        }
     }
 
     fn legacy(&self) -> Value {
@@ -202,17 +264,25 @@ impl Group<'_> {
             .versions
             .iter()
             .map(|version| {
-                let resources: Vec<_> = version.resources.iter().map(|it| aggregated_entry(it)).collect();
+                let resources: Vec<_> = version
+                    .resources
+                    .iter()
+                    .map(|it| aggregated_entry(it))
+                    .collect();
                 json!({"version": version.name, "resources": resources, "freshness": "Current"})
             })
             .collect();
-        let metadata = if self.name.is_empty() { json!({}) } else { json!({"name": self.name}) };
+        let metadata = if self.name.is_empty() {
+            json!({})
+        } else {
+            json!({"name": self.name})
+        };
         json!({"metadata": metadata, "versions": versions})
     }
 }
 
-/// What is served below an object.
-struct Subresource<'a> {
+/// A subresource in a discovery document.
+struct SubresourceEntry<'a> {
     name: &'static str,
     group: &'a str,
     version: &'a str,
@@ -222,28 +292,43 @@ struct Subresource<'a> {
 
 const READ_AND_WRITE: &[&str] = &["get", "patch", "update"];
 
-/// By name.
-fn subresources(resource: &Resource) -> Vec<Subresource<'_>> {
-    let own = |name, verbs| Subresource {
+/// Returns the subresources sorted by name.
+fn subresources(resource: &Resource) -> Vec<SubresourceEntry<'_>> {
+    let own = |name, verbs| SubresourceEntry {
         name,
         group: &resource.group,
         version: &resource.version,
         kind: &resource.kind,
         verbs,
     };
-    let finalize =
-        (resource.group.is_empty() && &*resource.plural == "namespaces").then(|| own("finalize", &["update"]));
-    let scale = resource.strategy.scale.is_some().then_some(Subresource {
-        name: "scale",
-        group: "autoscaling",
-        version: "v1",
-        kind: "Scale",
-        verbs: READ_AND_WRITE,
-    });
-    let status = resource.strategy.status.is_some().then(|| own("status", READ_AND_WRITE));
-    // Those of custom resources are not sorted.
-    let both = if resource.strategy.custom { [status, scale] } else { [scale, status] };
-    finalize.into_iter().chain(both.into_iter().flatten()).collect()
+    let finalize = (resource.group.is_empty() && &*resource.plural == "namespaces")
+        .then(|| own("finalize", &["update"]));
+    let scale = resource
+        .strategy
+        .scale
+        .is_some()
+        .then_some(SubresourceEntry {
+            name: "scale",
+            group: "autoscaling",
+            version: "v1",
+            kind: "Scale",
+            verbs: READ_AND_WRITE,
+        });
+    let status = resource
+        .strategy
+        .status
+        .is_some()
+        .then(|| own("status", READ_AND_WRITE));
+    // Subresources of custom resources are not sorted.
+    let both = if resource.strategy.custom {
+        [status, scale]
+    } else {
+        [scale, status]
+    };
+    finalize
+        .into_iter()
+        .chain(both.into_iter().flatten())
+        .collect()
 }
 
 fn legacy_entries(resource: &Resource) -> Vec<Value> {
@@ -275,8 +360,9 @@ fn legacy_entries(resource: &Resource) -> Vec<Value> {
 
 fn aggregated_entry(resource: &Resource) -> Value {
     let response = |group: &str, version: &str, kind: &str| {
-        // Of built-ins, what goes without saying is not said.
-        let own = !resource.strategy.custom && (group, version) == (&*resource.group, &*resource.version);
+        // Built-in resources omit default values.
+        let own =
+            !resource.strategy.custom && (group, version) == (&*resource.group, &*resource.version);
         let (group, version) = if own { ("", "") } else { (group, version) };
         json!({"group": group, "version": version, "kind": kind})
     };
@@ -295,7 +381,7 @@ fn aggregated_entry(resource: &Resource) -> Value {
     entry
 }
 
-/// By which clients see that objects are stored otherwise than before.
+/// Returns the hash by which clients notice a change of the storage version.
 fn storage_hash(resource: &Resource) -> String {
     let (group, _) = builtin::storage_of(&resource.group, &resource.plural);
     let stored = format!("{group}/{}/{}", resource.storage, resource.kind);
@@ -303,11 +389,19 @@ fn storage_hash(resource: &Resource) -> String {
 }
 
 fn name_further(entry: &mut Value, resource: &Resource) {
-    put_some(entry, "shortNames", resource.short_names.iter().map(|it| json!(it)).collect());
-    put_some(entry, "categories", resource.categories.iter().map(|it| json!(it)).collect());
+    put_some(
+        entry,
+        "shortNames",
+        resource.short_names.iter().map(|it| json!(it)).collect(),
+    );
+    put_some(
+        entry,
+        "categories",
+        resource.categories.iter().map(|it| json!(it)).collect(),
+    );
 }
 
-/// Empty lists are left out.
+/// Sets a list unless it is empty.
 fn put_some(entry: &mut Value, key: &str, list: Vec<Value>) {
     if !list.is_empty() {
         entry[key] = list.into();

@@ -1,17 +1,18 @@
-//! A request from its first byte to its answer: what is the same for all of them.
+//! The path of every request: fault rules, authentication, authorization, dispatch and the journal.
 
 use super::{
     body::Body,
     path::{Location, Target},
     query::Query,
-    reply::{Reply, Wish, respond},
+    reply::{Reply, ResponseFormat, respond},
 };
 use crate::{
     auth::{Identity, forbidden_for, forbidden_path_for},
-    cut::{Closed, DropAfter},
-    faults::Then,
-    journal::Entry,
+    dropped_connection::{Closed, DropAfter},
+    faults::ActionKind,
+    journal::JournalEntry,
     matcher,
+    object::Key,
     server::Core,
     status::{Failure, Result},
 };
@@ -24,23 +25,29 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// Writes with bodies larger than this are answered on a thread for blocking work. Smaller ones take at most some milliseconds.
-const LARGE_BODY: usize = 64 << 10;
+/// Size of body and stored object together above which a write runs on a thread for blocking work.
+/// Smaller ones take a few milliseconds at most.
+const LARGE_WRITE: usize = 64 << 10;
 
 impl Core {
-    /// Answer a request.
-    pub(crate) async fn handle(self: &Arc<Self>, request: Parts, body: Result<Bytes>) -> Response<Body> {
-        let (at, started) = (self.clock.now(), Instant::now());
+    /// Handles a request.
+    pub(crate) async fn handle(
+        self: &Arc<Self>,
+        request: Parts,
+        body: Result<Bytes>,
+    ) -> Response<Body> {
+        let at = self.clock.now();
+        let started = Instant::now();
         let request = Arc::new(request);
         let query = Arc::new(Query::parse(request.uri.query()));
         let target = Target::parse(request.uri.path());
-        let nowhere = Location::default();
+        let no_location = Location::default();
         let location = match &target {
             Ok(Target::Resource(location)) => location,
-            _ => &nowhere,
+            _ => &no_location,
         };
         let verb = verb(&request.method, location, &query);
-        let call = matcher::Call {
+        let call = matcher::RequestInfo {
             method: request.method.as_str(),
             verb,
             group: &location.group,
@@ -52,39 +59,50 @@ impl Core {
         let action = self.faults.decide(&call);
         let identity = self.authenticator.authenticate(&request);
         let mut drop_after = None;
-        let mut fate = Ok(());
+        // `Err(None)` closes the connection.
+        let mut injected = Ok(());
         if let Some(action) = action {
             sleep(action.delay).await;
-            match action.then {
-                Then::Serve => {}
-                Then::Fail(failure) => fate = Err(Some(failure)),
-                Then::Close => fate = Err(None),
-                Then::DropWatchAfter(events) => drop_after = Some(events),
+            match action.kind {
+                ActionKind::Serve => {}
+                ActionKind::Fail(failure) => injected = Err(Some(failure)),
+                ActionKind::Close => injected = Err(None),
+                ActionKind::DropWatchAfter(events) => drop_after = Some(events),
             }
         }
-        let user = identity.as_ref().map(|identity| identity.user.clone()).unwrap_or_default();
-        let wish = wish(&request, &query);
-        let kept = body.as_ref().ok().cloned();
-        let response = match fate {
+        let user = identity
+            .as_ref()
+            .map(|identity| identity.user.clone())
+            .unwrap_or_default();
+        let response_format = response_format(&request, &query);
+        let recorded_body = body.as_ref().ok().cloned();
+        let response = match injected {
             Ok(()) => {
                 let reply = match (&target, identity, body) {
                     (Ok(target), Ok(identity), Ok(body)) => {
-                        let (core, parts, query) = (self.clone(), request.clone(), query.clone());
-                        Arc::new(Request { core, parts, query, identity, body }).answer(target, verb).await
+                        Arc::new(Request {
+                            core: self.clone(),
+                            parts: request.clone(),
+                            query: query.clone(),
+                            identity,
+                            body,
+                        })
+                        .answer(target, verb)
+                        .await
                     }
                     (Err(failure), _, _) => Err(failure.clone()),
                     (_, Err(failure), _) | (_, _, Err(failure)) => Err(failure),
                 };
-                Some(respond(reply, wish))
+                Some(respond(reply, response_format))
             }
-            Err(Some(failure)) => Some(respond(Err(failure), wish)),
+            Err(Some(failure)) => Some(respond(Err(failure), response_format)),
             Err(None) => None,
         };
         let location = match target {
             Ok(Target::Resource(location)) => location,
-            _ => nowhere,
+            _ => no_location,
         };
-        self.journal.record(Entry {
+        self.journal.record(JournalEntry {
             at,
             method: request.method.as_str().into(),
             path: request.uri.path().into(),
@@ -96,16 +114,22 @@ impl Core {
             namespace: location.namespace.unwrap_or_default(),
             name: location.name.unwrap_or_default(),
             user,
-            user_agent: text_header(&request.headers, &header::USER_AGENT).unwrap_or_default().into(),
-            code: response.as_ref().map_or(0, |response| response.status().as_u16()),
+            user_agent: text_header(&request.headers, &header::USER_AGENT)
+                .unwrap_or_default()
+                .into(),
+            code: response
+                .as_ref()
+                .map_or(0, |response| response.status().as_u16()),
             duration: started.elapsed(),
-            body: kept.filter(|body| !body.is_empty()),
-            ..Entry::default()
+            body: recorded_body.filter(|body| !body.is_empty()),
+            ..JournalEntry::default()
         });
         match (response, drop_after) {
             (None, _) => Closed::response(),
             (Some(response), None) => response,
-            (Some(response), Some(events)) => response.map(|body| Body::stream(DropAfter::new(body, events))),
+            (Some(response), Some(events)) => {
+                response.map(|body| Body::stream(DropAfter::new(body, events)))
+            }
         }
     }
 }
@@ -114,29 +138,31 @@ fn text_header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str>
     headers.get(name)?.to_str().ok()
 }
 
-/// How failures of a request are told.
-pub(super) fn wish<'a>(request: &'a Parts, query: &Query) -> Wish<'a> {
-    Wish {
+pub(super) fn response_format<'a>(request: &'a Parts, query: &Query) -> ResponseFormat<'a> {
+    ResponseFormat {
         accept: text_header(&request.headers, &header::ACCEPT),
         pretty: wants_pretty(query, &request.headers),
         head: request.method == Method::HEAD,
     }
 }
 
-/// Whether the answer shall be indented: by what the request says, or because it comes from a tool that people look at.
+/// Returns whether to indent the response: as the request says, or if the client is a tool that
+/// people read.
 fn wants_pretty(query: &Query, headers: &HeaderMap) -> bool {
     let accept = text_header(headers, &header::ACCEPT).unwrap_or_default();
     if accept.contains("pretty=") {
         return accept.contains("pretty=1");
     }
-    let by_people = || {
+    let is_interactive = || {
         let agent = text_header(headers, &header::USER_AGENT).unwrap_or_default();
-        ["curl", "Wget", "Mozilla/5.0"].iter().any(|tool| agent.starts_with(tool))
+        ["curl", "Wget", "Mozilla/5.0"]
+            .iter()
+            .any(|tool| agent.starts_with(tool))
     };
-    query.pretty().unwrap_or_else(by_people)
+    query.pretty().unwrap_or_else(is_interactive)
 }
 
-/// What Kubernetes calls it.
+/// Returns the Kubernetes verb of a request, empty if it has none.
 fn verb(method: &Method, location: &Location, query: &Query) -> &'static str {
     let watches = || location.legacy_watch || query.flag("watch").unwrap_or(false);
     match (method, &location.name) {
@@ -162,7 +188,7 @@ fn verb(method: &Method, location: &Location, query: &Query) -> &'static str {
     }
 }
 
-/// A request whose sender is known and whose body is here.
+/// An authenticated request with its complete body.
 pub(super) struct Request {
     pub(super) core: Arc<Core>,
     pub(super) parts: Arc<Parts>,
@@ -175,59 +201,102 @@ impl Request {
     async fn answer(self: Arc<Self>, target: &Target, verb: &'static str) -> Result<Reply> {
         self.authorize(target, verb)?;
         match target {
-            Target::Resource(location) if self.is_large_write(verb) => {
-                self.resource_on_blocking_thread(location.clone(), verb).await
+            Target::Resource(location) if self.is_large_write(location, verb) => {
+                self.resource_on_blocking_thread(location.clone(), verb)
+                    .await
             }
             Target::Resource(location) => self.resource(location, verb).await,
-            Target::Nothing => Ok(Reply::nothing()),
+            Target::NotFound => Ok(Reply::page_not_found()),
             other => self.document(other),
         }
     }
 
-    fn is_large_write(&self, verb: &str) -> bool {
-        self.body.len() > LARGE_BODY && !matches!(verb, "get" | "list" | "watch")
+    /// Returns whether a write may take longer than some milliseconds.
+    fn is_large_write(&self, location: &Location, verb: &str) -> bool {
+        match verb {
+            "get" | "list" | "watch" => false,
+            // Any number of objects.
+            "deletecollection" => true,
+            // Copies can make a large object of a small one by a small patch.
+            "patch" if self.is_json_patch() => true,
+            _ => self.body.len() + self.stored_size(location) > LARGE_WRITE,
+        }
     }
 
-    /// Answers a write without blocking a thread of the runtime. A write never waits, it only computes.
-    async fn resource_on_blocking_thread(self: Arc<Self>, location: Location, verb: &'static str) -> Result<Reply> {
-        // The write goes on if the client drops the request.
+    /// Returns the size of the object at `location`, 0 if there is none.
+    fn stored_size(&self, location: &Location) -> usize {
+        let catalog = self.core.catalog();
+        let served = catalog.find(&location.group, &location.version, &location.resource);
+        let (Some(served), Some(name)) = (served, &location.name) else {
+            return 0;
+        };
+        let key = Key::new(location.namespace.as_deref().unwrap_or_default(), name);
+        let stored = self.core.store.get(&served.table, key.as_str());
+        stored.map_or(0, |object| object.size())
+    }
+
+    /// Serves a write without blocking a thread of the runtime. A write never waits, it only
+    /// computes.
+    async fn resource_on_blocking_thread(
+        self: Arc<Self>,
+        location: Location,
+        verb: &'static str,
+    ) -> Result<Reply> {
+        // Keeps the server busy until the write is complete, even if the client drops the request.
         let busy = self.core.activity.begin();
         let runtime = Handle::current();
         let answered = spawn_blocking(move || {
             let _busy = busy;
             runtime.block_on(self.resource(&location, verb))
         });
-        answered.await.unwrap_or_else(|error| match error.try_into_panic() {
-            Ok(panic) => resume_unwind(panic),
-            Err(_) => Err(Failure::internal("the server is shutting down")),
-        })
+        answered
+            .await
+            .unwrap_or_else(|error| match error.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                Err(_) => Err(Failure::internal("the server is shutting down")),
+            })
     }
 
     pub(super) fn header(&self, name: &HeaderName) -> Option<&str> {
         text_header(&self.parts.headers, name)
     }
 
-    /// Whether the answer shall be indented.
+    /// Returns whether to indent the response.
     pub(super) fn pretty(&self) -> bool {
         wants_pretty(&self.query, &self.parts.headers)
     }
 
-    /// The place of RBAC: until it is here, whoever is known may do everything, and others may see that the server is well. It comes
-    /// first: what there is, and what is not, is told to nobody else.
+    /// Authorizes the request. Every authenticated user may do everything; others only read health
+    /// and version.
+    ///
+    /// Runs before anything is looked up, so that other callers cannot find out what exists.
     fn authorize(&self, target: &Target, verb: &str) -> Result<()> {
-        if !self.identity.is_anonymous() || matches!(target, Target::Health { .. } | Target::Version) {
+        if !self.identity.is_anonymous()
+            || matches!(target, Target::Health { .. } | Target::Version)
+        {
             return Ok(());
         }
         let Target::Resource(location) = target else {
             let verb = self.parts.method.as_str().to_lowercase();
-            return Err(forbidden_path_for(&self.identity, &verb, self.parts.uri.path()));
+            return Err(forbidden_path_for(
+                &self.identity,
+                &verb,
+                self.parts.uri.path(),
+            ));
         };
         let resource = match &location.subresource {
             Some(subresource) => format!("{}/{subresource}", location.resource),
             None => location.resource.clone(),
         };
-        let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let (name, namespace) = (text(&location.name), text(&location.namespace));
-        Err(forbidden_for(&self.identity, verb, &location.group, &resource, &name, &namespace))
+        let name = location.name.as_deref().unwrap_or_default();
+        let namespace = location.namespace.as_deref().unwrap_or_default();
+        Err(forbidden_for(
+            &self.identity,
+            verb,
+            &location.group,
+            &resource,
+            name,
+            namespace,
+        ))
     }
 }

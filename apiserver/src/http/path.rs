@@ -1,7 +1,7 @@
-//! What a path leads to.
+//! Parses the path of a request.
 //!
-//! The path is decoded as a whole before it is split, as the real server does: an encoded slash is a slash, and no
-//! segment that leaves here can hold one.
+//! The path is decoded before it is split, as in kube-apiserver. An encoded slash is therefore a
+//! separator, and no segment contains one.
 
 use crate::{
     meta::names,
@@ -9,16 +9,19 @@ use crate::{
 };
 use percent_encoding::percent_decode_str;
 
-/// What is asked for.
+/// Target of a request's path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// `/`: which paths there are.
+    /// `/`: the list of paths.
     Root,
     /// `/version`
     Version,
-    /// `/healthz`, `/livez` or `/readyz`, or one check of theirs.
-    Health { which: Health, check: Option<String> },
-    /// `/openapi/v3`: which documents there are.
+    /// `/healthz`, `/livez` or `/readyz`, or one of their checks.
+    Health {
+        which: Health,
+        check: Option<String>,
+    },
+    /// `/openapi/v3`: the list of documents.
     Openapi,
     /// `/openapi/v3/api/v1` or `/openapi/v3/apis/G/V`
     OpenapiDocument { group: String, version: String },
@@ -30,13 +33,13 @@ pub(crate) enum Target {
     Group(String),
     /// `/api/v1` or `/apis/G/V`: the resources of a version.
     Resources { group: String, version: String },
-    /// Objects.
+    /// A resource or object.
     Resource(Location),
-    /// Nothing: `404 page not found`, as text.
-    Nothing,
+    /// No target: `404 page not found` as plain text.
+    NotFound,
 }
 
-/// Which health is asked for.
+/// Health endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     Healthz,
@@ -44,97 +47,129 @@ pub(crate) enum Health {
     Readyz,
 }
 
-/// Where objects are; whether there is such a resource is not known here.
+/// Resource or object that a path names. The resource need not exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Location {
-    /// Empty for the core group.
+    /// API group. Empty for the core group.
     pub(crate) group: String,
     pub(crate) version: String,
-    /// `None` for a namespace itself, as for everything outside of namespaces.
+    /// `None` for cluster-scoped resources, including a namespace itself, and for all namespaces.
     pub(crate) namespace: Option<String>,
-    /// Such as `pods`.
+    /// Plural name, such as `pods`.
     pub(crate) resource: String,
-    /// `None` for the collection.
+    /// Name of the object. `None` for the collection.
     pub(crate) name: Option<String>,
-    /// Such as `status`.
+    /// Subresource, such as `status`.
     pub(crate) subresource: Option<String>,
-    /// It was asked for below `/watch/`, the old way to ask for a watch.
+    /// The path begins with `/watch/`, the deprecated form of a watch.
     pub(crate) legacy_watch: bool,
 }
 
 impl Target {
-    /// What the path of a URL leads to. Slashes at its end do not matter.
+    /// Parses the path of a URL. Trailing slashes are ignored.
     pub(crate) fn parse(path: &str) -> Result<Self> {
-        let path = decode(path).ok_or_else(|| Failure::bad_request("the path is not properly encoded"))?;
+        let path =
+            decode(path).ok_or_else(|| Failure::bad_request("the path is not properly encoded"))?;
         let path = path.trim_matches('/');
-        let segments: Vec<&str> = if path.is_empty() { Vec::new() } else { path.split('/').collect() };
-        // What is not there is told as a status below the core group, and as text elsewhere.
+        let segments: Vec<&str> = if path.is_empty() {
+            Vec::new()
+        } else {
+            path.split('/').collect()
+        };
+        // As in kube-apiserver, unknown paths get a `Status` in the core group and plain text
+        // elsewhere.
         Ok(match segments[..] {
             ["api", ..] if segments.contains(&"") => return Err(Failure::no_resource()),
-            _ if segments.contains(&"") => Self::Nothing,
+            _ if segments.contains(&"") => Self::NotFound,
             [] => Self::Root,
             ["version"] => Self::Version,
             ["healthz", ref check @ ..] => health(Health::Healthz, check),
             ["livez", ref check @ ..] => health(Health::Livez, check),
             ["readyz", ref check @ ..] => health(Health::Readyz, check),
             ["openapi", "v3"] => Self::Openapi,
-            ["openapi", "v3", "api", version] => {
-                Self::OpenapiDocument { group: String::new(), version: version.into() }
-            }
-            ["openapi", "v3", "apis", group, version] => {
-                Self::OpenapiDocument { group: group.into(), version: version.into() }
-            }
+            ["openapi", "v3", "api", version] => Self::OpenapiDocument {
+                group: String::new(),
+                version: version.into(),
+            },
+            ["openapi", "v3", "apis", group, version] => Self::OpenapiDocument {
+                group: group.into(),
+                version: version.into(),
+            },
             ["api"] => Self::CoreVersions,
-            ["api", version] => Self::Resources { group: String::new(), version: version.into() },
-            ["api", version, ref rest @ ..] => {
-                Self::Resource(Location::parse("", version, rest)?.ok_or_else(Failure::no_resource)?)
-            }
+            ["api", version] => Self::Resources {
+                group: String::new(),
+                version: version.into(),
+            },
+            ["api", version, ref rest @ ..] => Self::Resource(
+                Location::parse("", version, rest)?.ok_or_else(Failure::no_resource)?,
+            ),
             ["apis"] => Self::Groups,
             ["apis", group] => Self::Group(group.into()),
-            ["apis", group, version] => Self::Resources { group: group.into(), version: version.into() },
+            ["apis", group, version] => Self::Resources {
+                group: group.into(),
+                version: version.into(),
+            },
             ["apis", group, version, ref rest @ ..] => {
-                Location::parse(group, version, rest)?.map_or(Self::Nothing, Self::Resource)
+                Location::parse(group, version, rest)?.map_or(Self::NotFound, Self::Resource)
             }
-            _ => Self::Nothing,
+            _ => Self::NotFound,
         })
     }
 }
 
 fn health(which: Health, check: &[&str]) -> Target {
-    let check = if check.is_empty() { None } else { Some(check.join("/")) };
+    let check = if check.is_empty() {
+        None
+    } else {
+        Some(check.join("/"))
+    };
     Target::Health { which, check }
 }
 
 impl Location {
-    /// `None` if nothing can be there.
+    /// Returns `None` if the path cannot name a resource.
     fn parse(group: &str, version: &str, mut rest: &[&str]) -> Result<Option<Self>> {
-        let mut found = Self { group: group.into(), version: version.into(), ..Self::default() };
-        if let ["watch", behind @ ..] = rest {
+        let mut found = Self {
+            group: group.into(),
+            version: version.into(),
+            ..Self::default()
+        };
+        if let ["watch", tail @ ..] = rest {
             found.legacy_watch = true;
-            rest = behind;
+            rest = tail;
         }
         match rest {
-            // Only these two are a namespace's own: everything else behind its name is a resource in it.
+            // Only these two are subresources of a namespace. Anything else after its name is a
+            // resource in it.
             ["namespaces", _, "status" | "finalize", ..] => {}
-            ["namespaces", namespace, behind @ ..] if !behind.is_empty() => {
+            ["namespaces", namespace, tail @ ..] if !tail.is_empty() => {
                 found.namespace = Some((*namespace).into());
-                rest = behind;
+                rest = tail;
             }
             _ => {}
         }
         let (resource, name, subresource) = match *rest {
             [resource] => (resource, None, None),
             [resource, name] => (resource, Some(name), None),
-            [resource, name, subresource] if !found.legacy_watch => (resource, Some(name), Some(subresource)),
+            [resource, name, subresource] if !found.legacy_watch => {
+                (resource, Some(name), Some(subresource))
+            }
             _ => return Ok(None),
         };
-        if found.namespace.as_deref().is_some_and(|namespace| !names::path_segment(namespace).is_empty()) {
+        if found
+            .namespace
+            .as_deref()
+            .is_some_and(|namespace| !names::path_segment(namespace).is_empty())
+        {
             return Ok(None);
         }
         if let Some(name) = name {
-            let wrong = names::path_segment(name);
-            if !wrong.is_empty() {
-                return Err(Failure::bad_request(format!("Name parameter invalid: {name:?}: {}", wrong.join(";"))));
+            let errors = names::path_segment(name);
+            if !errors.is_empty() {
+                return Err(Failure::bad_request(format!(
+                    "Name parameter invalid: {name:?}: {}",
+                    errors.join(";")
+                )));
             }
         }
         found.resource = resource.into();
@@ -144,11 +179,13 @@ impl Location {
     }
 }
 
-/// Takes the percent encoding away; `None` if it is broken, or does not give UTF-8.
+/// Decodes percent encoding. Returns `None` if it is invalid or the result is not UTF-8.
 pub(super) fn decode(text: &str) -> Option<String> {
     let is_hex = |at: usize| text.as_bytes().get(at).is_some_and(u8::is_ascii_hexdigit);
-    let whole = text.match_indices('%').all(|(at, _)| is_hex(at + 1) && is_hex(at + 2));
-    if !whole {
+    let is_valid = text
+        .match_indices('%')
+        .all(|(at, _)| is_hex(at + 1) && is_hex(at + 2));
+    if !is_valid {
         return None;
     }
     Some(percent_decode_str(text).decode_utf8().ok()?.into_owned())
@@ -166,17 +203,26 @@ mod tests {
         }
     }
 
-    /// As `namespace resource/name/subresource`.
+    /// Formats the location of a path as `namespace resource/name/subresource`.
     fn shape(path: &str) -> String {
         let found = location(path);
-        let tail = |part: &Option<String>| part.as_deref().map(|part| format!("/{part}")).unwrap_or_default();
+        let tail = |part: &Option<String>| {
+            part.as_deref()
+                .map(|part| format!("/{part}"))
+                .unwrap_or_default()
+        };
         let watch = if found.legacy_watch { "watch " } else { "" };
         let namespace = found.namespace.as_deref().unwrap_or("*");
-        format!("{watch}{namespace} {}{}{}", found.resource, tail(&found.name), tail(&found.subresource))
+        format!(
+            "{watch}{namespace} {}{}{}",
+            found.resource,
+            tail(&found.name),
+            tail(&found.subresource)
+        )
     }
 
     #[test]
-    fn a_namespace_is_an_object_and_holds_objects() {
+    fn a_namespace_is_an_object_and_contains_resources() {
         for (path, expected) in [
             ("/api/v1/namespaces", "* namespaces"),
             ("/api/v1/namespaces/x", "* namespaces/x"),
@@ -191,7 +237,10 @@ mod tests {
             ("/api/v1/watch/namespaces/x/pods", "watch x pods"),
             ("/api/v1/watch/namespaces/x/pods/y", "watch x pods/y"),
             ("/api/v1/watch/namespaces/x", "watch * namespaces/x"),
-            ("/apis/example.com/v1/namespaces/x/widgets/w/scale", "x widgets/w/scale"),
+            (
+                "/apis/example.com/v1/namespaces/x/widgets/w/scale",
+                "x widgets/w/scale",
+            ),
             ("/api/v1/namespaces/x/%70ods/a%3Ab", "x pods/a:b"),
         ] {
             assert_eq!(shape(path), expected, "{path}");
@@ -201,33 +250,60 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_an_object_has_its_own_target() {
+    fn paths_other_than_resources_have_targets_of_their_own() {
         let pair = |group: &str, version: &str| (group.to_owned(), version.to_owned());
         let (group, version) = pair("apps", "v1");
-        let health = |which, check: Option<&str>| Target::Health { which, check: check.map(Into::into) };
+        let health = |which, check: Option<&str>| Target::Health {
+            which,
+            check: check.map(Into::into),
+        };
         for (path, expected) in [
             ("/", Target::Root),
             ("/version", Target::Version),
             ("/healthz", health(Health::Healthz, None)),
             ("/livez/ping", health(Health::Livez, Some("ping"))),
-            ("/readyz/poststarthook/x", health(Health::Readyz, Some("poststarthook/x"))),
+            (
+                "/readyz/poststarthook/x",
+                health(Health::Readyz, Some("poststarthook/x")),
+            ),
             ("/api", Target::CoreVersions),
             ("/apis/", Target::Groups),
             ("/apis/apps", Target::Group("apps".into())),
-            ("/api/v1", Target::Resources { group: String::new(), version: "v1".into() }),
-            ("/apis/apps/v1", Target::Resources { group: group.clone(), version: version.clone() }),
+            (
+                "/api/v1",
+                Target::Resources {
+                    group: String::new(),
+                    version: "v1".into(),
+                },
+            ),
+            (
+                "/apis/apps/v1",
+                Target::Resources {
+                    group: group.clone(),
+                    version: version.clone(),
+                },
+            ),
             ("/openapi/v3", Target::Openapi),
-            ("/openapi/v3/api/v1", Target::OpenapiDocument { group: String::new(), version: "v1".into() }),
-            ("/openapi/v3/apis/apps/v1", Target::OpenapiDocument { group, version }),
-            ("/openapi/v2", Target::Nothing),
-            ("/nope", Target::Nothing),
+            (
+                "/openapi/v3/api/v1",
+                Target::OpenapiDocument {
+                    group: String::new(),
+                    version: "v1".into(),
+                },
+            ),
+            (
+                "/openapi/v3/apis/apps/v1",
+                Target::OpenapiDocument { group, version },
+            ),
+            ("/openapi/v2", Target::NotFound),
+            ("/nope", Target::NotFound),
         ] {
             assert_eq!(Target::parse(path).unwrap(), expected, "{path}");
         }
     }
 
     #[test]
-    fn a_path_cannot_climb_and_has_no_gaps() {
+    fn paths_with_dot_or_empty_segments_are_rejected() {
         for (path, code) in [
             ("/api/v1/namespaces//pods", 404),
             ("/api//pods", 404),
@@ -245,11 +321,18 @@ mod tests {
         ] {
             assert_eq!(Target::parse(path).unwrap_err().code, code, "{path}");
         }
-        for path in ["/apis/apps/v1/namespaces//deployments", "/apis//v1/pods", "/apis//v1", "/openapi/v3/apis//v1"] {
-            assert_eq!(Target::parse(path).unwrap(), Target::Nothing, "{path}");
+        for path in [
+            "/apis/apps/v1/namespaces//deployments",
+            "/apis//v1/pods",
+            "/apis//v1",
+            "/openapi/v3/apis//v1",
+        ] {
+            assert_eq!(Target::parse(path).unwrap(), Target::NotFound, "{path}");
         }
         assert_eq!(
-            Target::parse("/api/v1/namespaces/x/pods/..").unwrap_err().message,
+            Target::parse("/api/v1/namespaces/x/pods/..")
+                .unwrap_err()
+                .message,
             r#"Name parameter invalid: "..": may not be '..'"#
         );
     }
@@ -261,7 +344,7 @@ mod tests {
 
     steersman_testkit::properties! {
         #[test]
-        fn no_segment_holds_a_slash_and_nothing_panics(path in r"/apis?(/(watch|namespaces|v1|\.\.?|[a-z%2f]{0,6})){0,8}|\PC*") {
+        fn no_segment_contains_a_slash_and_parsing_never_panics(path in r"/apis?(/(watch|namespaces|v1|\.\.?|[a-z%2f]{0,6})){0,8}|\PC*") {
             if let Ok(Target::Resource(found)) = Target::parse(&path) {
                 for part in [Some(found.resource), found.namespace, found.name, found.subresource].into_iter().flatten() {
                     prop_assert!(!part.is_empty() && !part.contains('/'));

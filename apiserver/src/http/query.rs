@@ -1,7 +1,7 @@
-//! What the query of a request says.
+//! Parses the query of a request.
 //!
-//! A parameter that the server does not know is no error, and neither is a pair that is not properly encoded: both
-//! count for nothing. Of a parameter that is given more than once the first counts.
+//! Unknown parameters and pairs that are not properly encoded are ignored. If a parameter is
+//! repeated, its first value applies.
 
 pub(crate) mod write;
 
@@ -19,26 +19,39 @@ use std::time::Duration;
 pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Parses what stands behind the question mark.
+    /// Parses the part of a URL after the question mark.
     pub(crate) fn parse(query: Option<&str>) -> Self {
         let decoded = |text: &str| decode(&text.replace('+', " "));
-        // The real server's parser has no use for semicolons.
-        let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty() && !pair.contains(';'));
+        // kube-apiserver ignores pairs with semicolons.
+        let pairs = query
+            .unwrap_or_default()
+            .split('&')
+            .filter(|pair| !pair.is_empty() && !pair.contains(';'));
         let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-        Self(pairs.filter_map(|(key, value)| Some((decoded(key)?, decoded(value)?))).collect())
+        Self(
+            pairs
+                .filter_map(|(key, value)| Some((decoded(key)?, decoded(value)?)))
+                .collect(),
+        )
     }
 
-    /// The value of a parameter; empty is something else than not there.
+    /// Returns the value of a parameter, which may be empty.
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
-        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| value.as_str())
     }
 
-    /// All values of a parameter.
+    /// Returns all values of a parameter.
     pub(crate) fn all(&self, key: &str) -> impl Iterator<Item = &str> {
-        self.0.iter().filter(move |(name, _)| name == key).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .filter(move |(name, _)| name == key)
+            .map(|(_, value)| value.as_str())
     }
 
-    /// Whether the answer shall be indented, if that is said here.
+    /// Returns whether to indent the response, if the query says so.
     pub(crate) fn pretty(&self) -> Option<bool> {
         let value = self.get("pretty").filter(|value| !value.is_empty())?;
         Some(matches!(value, "1" | "t" | "T" | "true" | "True" | "TRUE"))
@@ -48,39 +61,43 @@ impl Query {
         self.get(key).unwrap_or_default()
     }
 
-    /// Everything but `false` and `0` is true, even nothing.
+    /// Returns a boolean parameter. Every value except `false` and `0` is true, also the empty one.
     pub(crate) fn flag(&self, key: &str) -> Option<bool> {
-        self.get(key).map(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
+        self.get(key)
+            .map(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
     }
 
     fn integer(&self, key: &str) -> Result<Option<i64>> {
         let parse = |value: &str| {
             value.parse().map_err(|_| {
-                Failure::bad_request(format!("strconv.ParseInt: parsing {}: invalid syntax", Value::from(value)))
+                Failure::bad_request(format!(
+                    "strconv.ParseInt: parsing {}: invalid syntax",
+                    Value::from(value)
+                ))
             })
         };
         self.get(key).map(parse).transpose()
     }
 }
 
-/// How exact `resourceVersion` is meant.
+/// Meaning of `resourceVersion` in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VersionMatch {
     Exact,
     NotOlderThan,
 }
 
-/// What a list or a watch asks for. Each combination that is forbidden is found when it is parsed.
+/// Options of a list or watch. Parsing rejects invalid combinations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ListOptions {
     pub(crate) labels: LabelSelector,
-    /// Whether the resource has such fields is not known here.
+    /// Fields to select by. Whether the resource supports them is checked later.
     pub(crate) fields: FieldSelector,
-    /// `None` if all objects are wanted at once.
+    /// Maximum number of objects in a page. `None` for all.
     pub(crate) limit: Option<usize>,
-    /// Where to go on.
+    /// Position of the requested page.
     pub(crate) position: Option<Position>,
-    /// `Some(0)` takes any state, `None` asks for the newest.
+    /// `Some(0)` accepts any state, `None` requests the newest.
     pub(crate) resource_version: Option<u64>,
     pub(crate) version_match: Option<VersionMatch>,
     pub(crate) watch: bool,
@@ -90,7 +107,7 @@ pub(crate) struct ListOptions {
 }
 
 impl ListOptions {
-    /// From the query. `legacy_watch` is a watch that the path asks for.
+    /// Parses the query. `legacy_watch`: the path requests a watch.
     pub(crate) fn parse(query: &Query, legacy_watch: bool) -> Result<Self> {
         let positive = |value: i64| u64::try_from(value).ok().filter(|&value| value > 0);
         let watch = legacy_watch || query.flag("watch").unwrap_or(false);
@@ -99,21 +116,30 @@ impl ListOptions {
         let fields = FieldSelector::parse(query.text("fieldSelector"))?;
         let limit = query.integer("limit")?.and_then(positive);
         let timeout = query.integer("timeoutSeconds")?.and_then(positive);
-        let errors = if watch { forbidden_in_watch(query) } else { forbidden_in_list(query) };
+        let errors = if watch {
+            forbidden_in_watch(query)
+        } else {
+            forbidden_in_list(query)
+        };
         if !errors.is_empty() {
             return Err(Failure::invalid("meta.k8s.io", "ListOptions", "", errors));
         }
-        // Only lists say whose fault it is.
-        let resource_version = resource_version(query.text("resourceVersion")).map_err(|failure| {
-            let said = || Failure::bad_request(format!("invalid resource version: {}", failure.message));
-            if watch { failure.clone() } else { said() }
-        })?;
+        // As in kube-apiserver, only lists add this prefix.
+        let resource_version =
+            resource_version(query.text("resourceVersion")).map_err(|failure| {
+                let prefixed = || {
+                    Failure::bad_request(format!("invalid resource version: {}", failure.message))
+                };
+                if watch { failure.clone() } else { prefixed() }
+            })?;
         let position = match query.text("continue") {
             "" => None,
-            // A watch has no pages.
+            // Watches have no pages.
             _ if watch => None,
             _ if resource_version.is_some_and(|version| version > 0) => {
-                return Err(Failure::bad_request("specifying resource version is not allowed when using continue"));
+                return Err(Failure::bad_request(
+                    "specifying resource version is not allowed when using continue",
+                ));
             }
             token => Some(Position::decode(token)?),
         };
@@ -137,47 +163,68 @@ impl ListOptions {
 }
 
 impl ListOptions {
-    /// Only the object of this name.
+    /// Restricts the options to the object `name`.
     pub(crate) fn select_name(&mut self, name: &str) {
         self.fields.require("metadata.name", name);
     }
 }
 
-/// Parses a resource version; the empty one is none. A broken one is an error of the server: the real one says so.
+/// Parses a resource version, `None` if it is empty. An invalid one is a 500, as in kube-apiserver.
 pub(crate) fn resource_version(text: &str) -> Result<Option<u64>> {
     if text.is_empty() {
         return Ok(None);
     }
-    let wrong = |_| {
+    let invalid = |_| {
         let value = Value::from(text);
-        let why = format!("strconv.ParseUint: parsing {value}: invalid syntax");
-        Failure::new(500, None, FieldError::invalid("resourceVersion", &value, why).to_string())
+        let reason = format!("strconv.ParseUint: parsing {value}: invalid syntax");
+        Failure::new(
+            500,
+            None,
+            FieldError::invalid("resourceVersion", &value, reason).to_string(),
+        )
     };
-    text.parse().map(Some).map_err(wrong)
+    text.parse().map(Some).map_err(invalid)
 }
 
 const MATCH: &str = "resourceVersionMatch";
 
 fn forbidden_in_list(query: &Query) -> Vec<FieldError> {
-    let (version, wanted) = (query.text("resourceVersion"), query.text(MATCH));
+    let version = query.text("resourceVersion");
+    let wanted = query.text(MATCH);
     let mut errors = Vec::new();
-    let mut forbid = |field: &str, why: &str| errors.push(FieldError::forbidden(field, why));
+    let mut forbid = |field: &str, reason: &str| errors.push(FieldError::forbidden(field, reason));
     if !wanted.is_empty() {
         if version.is_empty() {
-            forbid(MATCH, "resourceVersionMatch is forbidden unless resourceVersion is provided");
+            forbid(
+                MATCH,
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            );
         }
         if !query.text("continue").is_empty() {
-            forbid(MATCH, "resourceVersionMatch is forbidden when continue is provided");
+            forbid(
+                MATCH,
+                "resourceVersionMatch is forbidden when continue is provided",
+            );
         }
         if wanted == "Exact" && version == "0" {
-            forbid(MATCH, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+            forbid(
+                MATCH,
+                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+            );
         }
     }
     if query.flag("sendInitialEvents").is_some() {
-        forbid("sendInitialEvents", "sendInitialEvents is forbidden for list");
+        forbid(
+            "sendInitialEvents",
+            "sendInitialEvents is forbidden for list",
+        );
     }
     if !matches!(wanted, "" | "Exact" | "NotOlderThan") {
-        errors.push(FieldError::not_supported(MATCH, &wanted.into(), ["Exact", "NotOlderThan", ""]));
+        errors.push(FieldError::not_supported(
+            MATCH,
+            &wanted.into(),
+            ["Exact", "NotOlderThan", ""],
+        ));
     }
     errors
 }
@@ -186,19 +233,25 @@ fn forbidden_in_watch(query: &Query) -> Vec<FieldError> {
     let wanted = query.text(MATCH);
     let initial = query.flag("sendInitialEvents").is_some();
     let mut errors = Vec::new();
-    let mut forbid = |why: &str| errors.push(FieldError::forbidden(MATCH, why));
+    let mut forbid = |reason: &str| errors.push(FieldError::forbidden(MATCH, reason));
     if initial && wanted != "NotOlderThan" {
         forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
     }
     if !wanted.is_empty() {
         if !initial {
-            forbid("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
+            forbid(
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            );
         }
         if !query.text("continue").is_empty() {
             forbid("resourceVersionMatch is forbidden when continue is provided");
         }
         if wanted != "NotOlderThan" {
-            errors.push(FieldError::not_supported(MATCH, &wanted.into(), ["NotOlderThan"]));
+            errors.push(FieldError::not_supported(
+                MATCH,
+                &wanted.into(),
+                ["NotOlderThan"],
+            ));
         }
     }
     errors
@@ -214,11 +267,15 @@ mod tests {
 
     fn fields(failure: &Failure) -> Vec<&str> {
         let details = failure.details.as_ref().unwrap();
-        details.causes.iter().map(|cause| cause.field.as_str()).collect()
+        details
+            .causes
+            .iter()
+            .map(|cause| cause.field.as_str())
+            .collect()
     }
 
     #[test]
-    fn what_is_broken_counts_for_nothing() {
+    fn invalid_pairs_are_ignored() {
         let query = Query::parse(Some("a=1&a=2&b&c=%zz&d=%20+x&e;f=1&=g"));
         assert_eq!(query.get("a"), Some("1"));
         assert_eq!(query.all("a").collect::<Vec<_>>(), ["1", "2"]);
@@ -230,16 +287,21 @@ mod tests {
     }
 
     #[test]
-    fn pretty_is_said_or_not() {
+    fn pretty_is_true_false_or_unset() {
         let pretty = |query| Query::parse(Some(query)).pretty();
         assert_eq!(
-            [pretty("pretty=true"), pretty("pretty=0"), pretty("pretty="), pretty("")],
+            [
+                pretty("pretty=true"),
+                pretty("pretty=0"),
+                pretty("pretty="),
+                pretty("")
+            ],
             [Some(true), Some(false), None, None]
         );
     }
 
     #[test]
-    fn a_list_is_described_whole() {
+    fn all_options_of_a_list_are_parsed() {
         let options = list(
             "labelSelector=a%3Db&fieldSelector=metadata.name%3Dx&limit=2&resourceVersion=7\
              &resourceVersionMatch=Exact&timeoutSeconds=8&allowWatchBookmarks=true&unknown=1",
@@ -247,32 +309,55 @@ mod tests {
         .unwrap();
         assert!(!options.labels.is_empty());
         assert_eq!(options.fields.exact("metadata.name"), Some("x"));
-        assert_eq!((options.limit, options.resource_version), (Some(2), Some(7)));
+        assert_eq!(
+            (options.limit, options.resource_version),
+            (Some(2), Some(7))
+        );
         assert_eq!(options.version_match, Some(VersionMatch::Exact));
         assert_eq!(options.timeout, Some(Duration::from_secs(8)));
         assert!(options.bookmarks && !options.watch);
-        assert_eq!(list("limit=0&resourceVersion=").unwrap(), ListOptions::default());
+        assert_eq!(
+            list("limit=0&resourceVersion=").unwrap(),
+            ListOptions::default()
+        );
     }
 
     #[test]
-    fn a_watch_is_asked_for_by_anything_but_no() {
-        for (query, watch) in
-            [("watch", true), ("watch=1", true), ("watch=False", false), ("watch=0", false), ("", false)]
-        {
+    fn any_watch_value_except_false_requests_a_watch() {
+        for (query, watch) in [
+            ("watch", true),
+            ("watch=1", true),
+            ("watch=False", false),
+            ("watch=0", false),
+            ("", false),
+        ] {
             assert_eq!(list(query).unwrap().watch, watch, "{query}");
         }
         assert!(ListOptions::parse(&Query::default(), true).unwrap().watch);
-        let options = list("watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan").unwrap();
+        let options =
+            list("watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan").unwrap();
         assert_eq!(options.send_initial_events, Some(true));
     }
 
     #[test]
-    fn what_cannot_be_parsed_has_its_own_status() {
+    fn invalid_values_have_the_status_and_text_of_kube_apiserver() {
         let token = Position::after(Some(1), "a").encode();
         for (query, code, message) in [
-            ("limit=abc", 400, "strconv.ParseInt: parsing \"abc\": invalid syntax"),
-            ("timeoutSeconds=", 400, "strconv.ParseInt: parsing \"\": invalid syntax"),
-            ("labelSelector=a%2C", 400, "found '', expected: identifier after ','"),
+            (
+                "limit=abc",
+                400,
+                "strconv.ParseInt: parsing \"abc\": invalid syntax",
+            ),
+            (
+                "timeoutSeconds=",
+                400,
+                "strconv.ParseInt: parsing \"\": invalid syntax",
+            ),
+            (
+                "labelSelector=a%2C",
+                400,
+                "found '', expected: identifier after ','",
+            ),
             (
                 "watch=1&resourceVersion=x",
                 500,
@@ -288,22 +373,43 @@ mod tests {
             assert_eq!((failure.code, &*failure.message), (code, message));
         }
         assert_eq!(list("continue=garbage").unwrap_err().code, 400);
-        assert!(list(&format!("continue={token}&resourceVersion=0")).unwrap().position.is_some());
+        assert!(
+            list(&format!("continue={token}&resourceVersion=0"))
+                .unwrap()
+                .position
+                .is_some()
+        );
     }
 
     #[test]
     fn forbidden_combinations_are_invalid() {
         for (query, expected) in [
             ("resourceVersionMatch=Exact", &["resourceVersionMatch"][..]),
-            ("resourceVersionMatch=Exact&resourceVersion=0", &["resourceVersionMatch"]),
-            ("resourceVersionMatch=Sometimes&resourceVersion=1", &["resourceVersionMatch"]),
+            (
+                "resourceVersionMatch=Exact&resourceVersion=0",
+                &["resourceVersionMatch"],
+            ),
+            (
+                "resourceVersionMatch=Sometimes&resourceVersion=1",
+                &["resourceVersionMatch"],
+            ),
             ("sendInitialEvents=true", &["sendInitialEvents"]),
             ("watch=1&sendInitialEvents=true", &["resourceVersionMatch"]),
-            ("watch=1&resourceVersionMatch=NotOlderThan", &["resourceVersionMatch"]),
-            ("watch=1&resourceVersionMatch=Exact", &["resourceVersionMatch", "resourceVersionMatch"]),
+            (
+                "watch=1&resourceVersionMatch=NotOlderThan",
+                &["resourceVersionMatch"],
+            ),
+            (
+                "watch=1&resourceVersionMatch=Exact",
+                &["resourceVersionMatch", "resourceVersionMatch"],
+            ),
         ] {
             let failure = list(query).unwrap_err();
-            assert_eq!((failure.code, fields(&failure)), (422, expected.to_vec()), "{query}");
+            assert_eq!(
+                (failure.code, fields(&failure)),
+                (422, expected.to_vec()),
+                "{query}"
+            );
         }
         assert_eq!(
             list("resourceVersionMatch=Exact").unwrap_err().message,

@@ -1,4 +1,4 @@
-//! Answers, before they are HTTP.
+//! Responses before they are encoded as HTTP.
 
 use super::{
     accept::{self, Format},
@@ -13,7 +13,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use http_body::Body as _;
 use serde_json::Value;
 
-/// An answer; failures become one last.
+/// A response. A [`Failure`] is converted into one at the end.
 pub(super) struct Reply {
     pub(super) code: u16,
     pub(super) content_type: &'static str,
@@ -25,19 +25,30 @@ pub(super) struct Reply {
 
 impl Reply {
     pub(super) fn new(code: u16, content_type: &'static str, body: impl Into<Body>) -> Self {
-        Self { code, content_type, body: body.into(), warnings: Warnings::default(), etag: None, retry_after: None }
+        Self {
+            code,
+            content_type,
+            body: body.into(),
+            warnings: Warnings::default(),
+            etag: None,
+            retry_after: None,
+        }
     }
 
     pub(super) fn text(code: u16, text: &'static str) -> Self {
-        Self::new(code, "text/plain; charset=utf-8", Bytes::from_static(text.as_bytes()))
+        Self::new(
+            code,
+            "text/plain; charset=utf-8",
+            Bytes::from_static(text.as_bytes()),
+        )
     }
 
-    /// What is said where there is nothing, outside of the core group.
-    pub(super) fn nothing() -> Self {
+    /// Returns the plain text 404 of paths outside of built-in groups.
+    pub(super) fn page_not_found() -> Self {
         Self::text(404, "404 page not found\n")
     }
 
-    /// A value, in the format that was asked for.
+    /// Encodes a value in the format that the client accepts.
     pub(super) fn value(code: u16, value: &Value, format: Format, pretty: bool) -> Result<Self> {
         Ok(match format {
             Format::Json if pretty => {
@@ -53,42 +64,68 @@ impl Reply {
     }
 }
 
-/// How a request wants failures to be told.
+/// How the client wants a response to be encoded. Used for failures.
 #[derive(Clone, Copy)]
-pub(super) struct Wish<'a> {
+pub(super) struct ResponseFormat<'a> {
     pub(super) accept: Option<&'a str>,
     pub(super) pretty: bool,
-    /// Only the head is wanted.
+    /// The request is a HEAD request.
     pub(super) head: bool,
 }
 
-impl Wish<'_> {
+impl ResponseFormat<'_> {
     pub(super) fn failure(self, failure: &Failure) -> Reply {
-        let format = accept::of_failure(self.accept);
+        let format = accept::failure_format(self.accept);
         let pretty = self.pretty || format.is_none();
         let plain = !pretty && format == Some(Format::Json);
-        let value = if plain { None } else { serde_json::to_value(failure).ok() };
-        let told =
-            value.and_then(|value| Reply::value(failure.code, &value, format.unwrap_or(Format::Json), pretty).ok());
-        let reply = told.unwrap_or_else(|| Reply::new(failure.code, accept::JSON, Bytes::from(failure.to_json())));
-        Reply { retry_after: failure.details.as_ref().and_then(|details| details.retry_after_seconds), ..reply }
+        let value = if plain {
+            None
+        } else {
+            serde_json::to_value(failure).ok()
+        };
+        let encoded = value.and_then(|value| {
+            Reply::value(failure.code, &value, format.unwrap_or(Format::Json), pretty).ok()
+        });
+        let reply = encoded.unwrap_or_else(|| {
+            Reply::new(failure.code, accept::JSON, Bytes::from(failure.to_json()))
+        });
+        Reply {
+            retry_after: failure
+                .details
+                .as_ref()
+                .and_then(|details| details.retry_after_seconds),
+            ..reply
+        }
     }
 }
 
-/// What goes out.
-pub(super) fn respond(reply: Result<Reply>, wish: Wish<'_>) -> Response<Body> {
-    let mut reply = reply.unwrap_or_else(|failure| wish.failure(&failure));
-    let length = wish.head.then(|| std::mem::take(&mut reply.body).size_hint().exact()).flatten();
+/// Converts a reply into an HTTP response.
+pub(super) fn respond(reply: Result<Reply>, response_format: ResponseFormat<'_>) -> Response<Body> {
+    let mut reply = reply.unwrap_or_else(|failure| response_format.failure(&failure));
+    let length = response_format
+        .head
+        .then(|| std::mem::take(&mut reply.body).size_hint().exact())
+        .flatten();
     let mut response = Response::new(reply.body);
-    *response.status_mut() = StatusCode::from_u16(reply.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    *response.status_mut() =
+        StatusCode::from_u16(reply.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
     if let Some(length) = length {
         headers.insert(header::CONTENT_LENGTH, length.into());
     }
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(reply.content_type));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static(reply.content_type),
+    );
+    headers.insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, private"),
+    );
     for warning in reply.warnings.sent() {
-        let text = format!("299 - \"{}\"", warning.replace('\\', "\\\\").replace('"', "\\\""));
+        let text = format!(
+            "299 - \"{}\"",
+            warning.replace('\\', "\\\\").replace('"', "\\\"")
+        );
         if let Ok(text) = HeaderValue::from_str(&text) {
             headers.append(header::WARNING, text);
         }
@@ -96,7 +133,10 @@ pub(super) fn respond(reply: Result<Reply>, wish: Wish<'_>) -> Response<Body> {
     if let Some(seconds) = reply.retry_after {
         headers.insert(header::RETRY_AFTER, seconds.into());
     }
-    if let Some(etag) = reply.etag.and_then(|etag| HeaderValue::from_str(&etag).ok()) {
+    if let Some(etag) = reply
+        .etag
+        .and_then(|etag| HeaderValue::from_str(&etag).ok())
+    {
         headers.insert(header::ETAG, etag);
     }
     response

@@ -1,4 +1,4 @@
-//! Objects as `kubectl get` wants them: a `Table` of cells, or only their metadata.
+//! Tables and partial metadata, as `kubectl get` requests them.
 
 use crate::builtin::{self, age};
 use crate::clock::Clock;
@@ -7,20 +7,20 @@ use crate::resource::{Cell, Column, Resource};
 use crate::status::{Failure, Result};
 use serde_json::{Value, json};
 
-/// What a row carries of its object beside the cells.
+/// Part of the object that a row contains beside its cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Include {
-    /// Nothing.
+    /// No object.
     None,
-    /// Its metadata.
+    /// Metadata only.
     #[default]
     Metadata,
-    /// All of it.
+    /// The whole object.
     Object,
 }
 
 impl Include {
-    /// Reads the query's `includeObject`.
+    /// Parses the query parameter `includeObject`.
     pub(crate) fn parse(value: &str) -> Result<Self> {
         match value {
             "None" => Ok(Self::None),
@@ -35,44 +35,61 @@ impl Include {
     }
 }
 
-/// Shows the objects of one resource as tables.
+/// Builds tables of the objects of one resource.
 pub(crate) struct Tables<'a> {
-    /// Whose objects they are.
     pub(crate) resource: &'a Resource,
-    /// For ages.
+    /// Current time, for ages.
     pub(crate) clock: &'a Clock,
-    /// What rows carry.
+    /// Object in each row.
     pub(crate) include: Include,
-    /// The `apiVersion` of tables.
+    /// `apiVersion` of tables.
     pub(crate) meta: &'static str,
 }
 
 impl Tables<'_> {
-    /// A list's objects, as they are stored, with the metadata of the list.
-    pub(crate) fn list<'o>(&self, metadata: Value, objects: impl IntoIterator<Item = &'o Value>) -> Value {
+    /// Returns the table of a list. `objects` are in their stored form.
+    pub(crate) fn list<'o>(
+        &self,
+        metadata: Value,
+        objects: impl IntoIterator<Item = &'o Value>,
+    ) -> Value {
         let rows: Vec<_> = objects.into_iter().map(|it| self.row(it)).collect();
-        // Where the real server prints by what all kinds have in common, an empty list was never made.
-        let common = !self.resource.strategy.custom && self.resource.columns.iter().any(|it| it.name == "Created At");
-        let rows = if common && rows.is_empty() { Value::Null } else { rows.into() };
+        // For kinds with only generic columns, kube-apiserver returns null instead of an empty
+        // list.
+        let common = !self.resource.strategy.custom
+            && self
+                .resource
+                .columns
+                .iter()
+                .any(|it| it.name == "Created At");
+        let rows = if common && rows.is_empty() {
+            Value::Null
+        } else {
+            rows.into()
+        };
         self.table(metadata, self.definitions(), rows)
     }
 
-    /// One object.
+    /// Returns the table of one object.
     pub(crate) fn one(&self, object: &Value) -> Value {
         self.event(object, true)
     }
 
-    /// The object of a watch event; only the first one says what the columns are.
+    /// Returns the table of a watch event. Only the first one has the column definitions.
     pub(crate) fn event(&self, object: &Value, first: bool) -> Value {
         let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
-        let definitions = if first { self.definitions() } else { Value::Null };
+        let definitions = if first {
+            self.definitions()
+        } else {
+            Value::Null
+        };
         self.table(metadata, definitions, vec![self.row(object)].into())
     }
 
     fn definitions(&self) -> Value {
         let name = json!({
             "name": "Name", "type": "string", "format": "name", "priority": 0,
-            "description": builtin::descriptions::of("", "Name"),
+            "description": builtin::descriptions::description("", "Name"),
         });
         let columns = self.resource.columns.iter().map(|it| {
             json!({
@@ -80,10 +97,14 @@ impl Tables<'_> {
                 "description": it.description, "priority": it.priority,
             })
         });
-        self.begins_with_name().then_some(name).into_iter().chain(columns).collect()
+        self.begins_with_name()
+            .then_some(name)
+            .into_iter()
+            .chain(columns)
+            .collect()
     }
 
-    /// Events have a column for their names elsewhere.
+    /// Returns whether the first column is the name. Events have it as their last column.
     fn begins_with_name(&self) -> bool {
         self.resource.strategy.custom || self.resource.columns.iter().all(|it| it.name != "Name")
     }
@@ -92,8 +113,10 @@ impl Tables<'_> {
         // A bookmark has no name.
         let name = || object["metadata"]["name"].as_str().unwrap_or_default();
         let name = self.begins_with_name().then(|| Value::from(name()));
-        let cells: Value =
-            name.into_iter().chain(self.resource.columns.iter().map(|it| self.cell(it, object))).collect();
+        let cells: Value = name
+            .into_iter()
+            .chain(self.resource.columns.iter().map(|it| self.cell(it, object)))
+            .collect();
         let object = match self.include {
             Include::None => Value::Null,
             Include::Metadata => partial(object, self.meta),
@@ -120,16 +143,27 @@ impl Tables<'_> {
     }
 }
 
-/// An object's metadata, as an object of its own.
+/// Returns the metadata of an object as `PartialObjectMetadata`.
 pub(crate) fn partial(object: &Value, meta: &str) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": meta, "metadata": object["metadata"]})
 }
 
-/// The metadata of a list's objects, with that of the list.
-pub(crate) fn partial_list<'o>(metadata: Value, objects: impl IntoIterator<Item = &'o Value>, meta: &str) -> Value {
-    let items: Vec<_> = objects.into_iter().map(|object| partial(object, meta)).collect();
-    // An empty one is nothing, in this shape only.
-    let items = if items.is_empty() { Value::Null } else { items.into() };
+/// Returns the metadata of a list's objects as `PartialObjectMetadataList`.
+pub(crate) fn partial_list<'o>(
+    metadata: Value,
+    objects: impl IntoIterator<Item = &'o Value>,
+    meta: &str,
+) -> Value {
+    let items: Vec<_> = objects
+        .into_iter()
+        .map(|object| partial(object, meta))
+        .collect();
+    // As in kube-apiserver, an empty list is null here.
+    let items = if items.is_empty() {
+        Value::Null
+    } else {
+        items.into()
+    };
     json!({"kind": "PartialObjectMetadataList", "apiVersion": meta, "metadata": metadata, "items": items})
 }
 
@@ -143,7 +177,9 @@ mod tests {
     }
 
     fn built_in(group: &str, plural: &str) -> Resource {
-        let found = builtin::resources().into_iter().find(|it| &*it.group == group && &*it.plural == plural);
+        let found = builtin::resources()
+            .into_iter()
+            .find(|it| &*it.group == group && &*it.plural == plural);
         found.expect("a built-in")
     }
 
@@ -166,21 +202,42 @@ mod tests {
 
     fn cells(resource: &Resource, object: &Value) -> Value {
         let clock = clock();
-        Tables { resource, clock: &clock, include: Include::None, meta: META }.row(object)["cells"].take()
+        Tables {
+            resource,
+            clock: &clock,
+            include: Include::None,
+            meta: META,
+        }
+        .row(object)["cells"]
+            .take()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_table_has_the_name_first_and_the_metadata_of_each_object() {
-        let (resource, clock) = (built_in("", "configmaps"), clock());
+        let resource = built_in("", "configmaps");
+        let clock = clock();
         let object = json!({
             "metadata": {"name": "a", "creationTimestamp": "2026-01-02T03:00:00Z"},
             "data": {"x": "1"}, "binaryData": {"y": ""},
         });
-        let tables = Tables { resource: &resource, clock: &clock, include: Include::default(), meta: META };
+        let tables = Tables {
+            resource: &resource,
+            clock: &clock,
+            include: Include::default(),
+            meta: META,
+        };
         let table = tables.list(json!({"resourceVersion": "7"}), [&object]);
-        let names: Vec<_> = table["columnDefinitions"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+        let names: Vec<_> = table["columnDefinitions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| &it["name"])
+            .collect();
         assert_eq!(names, ["Name", "Data", "Age"]);
-        assert_eq!((&table["kind"], &table["metadata"]["resourceVersion"]), (&json!("Table"), &json!("7")));
+        assert_eq!(
+            (&table["kind"], &table["metadata"]["resourceVersion"]),
+            (&json!("Table"), &json!("7"))
+        );
         assert_eq!(
             table["rows"],
             json!([{
@@ -193,18 +250,35 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_says_its_columns_once() {
-        let (resource, clock) = (built_in("", "secrets"), clock());
-        let tables = Tables { resource: &resource, clock: &clock, include: Include::Object, meta: META };
+    async fn only_the_first_watch_event_has_column_definitions() {
+        let resource = built_in("", "secrets");
+        let clock = clock();
+        let tables = Tables {
+            resource: &resource,
+            clock: &clock,
+            include: Include::Object,
+            meta: META,
+        };
         let object = json!({"metadata": {"name": "a", "resourceVersion": "3"}, "type": "Opaque"});
-        assert_eq!(tables.event(&object, true)["columnDefinitions"].as_array().map(Vec::len), Some(4));
+        assert_eq!(
+            tables.event(&object, true)["columnDefinitions"]
+                .as_array()
+                .map(Vec::len),
+            Some(4)
+        );
         let later = tables.event(&object, false);
-        assert_eq!((&later["columnDefinitions"], &later["metadata"]["resourceVersion"]), (&Value::Null, &json!("3")));
+        assert_eq!(
+            (
+                &later["columnDefinitions"],
+                &later["metadata"]["resourceVersion"]
+            ),
+            (&Value::Null, &json!("3"))
+        );
         assert_eq!(later["rows"][0]["object"], object);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_cell_is_of_its_column_s_kind_or_null() {
+    async fn a_cell_has_the_type_of_its_column_or_is_null() {
         let object = json!({
             "metadata": {"name": "a"},
             "text": "t", "number": 1.5, "flag": true, "at": "2026-01-01T00:04:05Z", "list": [1],
@@ -221,27 +295,60 @@ mod tests {
             ("date", ".none"),
             ("date", ".text"),
         ];
-        let shown = json!(["a", "t", "[1]", null, 1, 1.5, null, true, "27h", null, "<invalid>"]);
+        let shown = json!([
+            "a",
+            "t",
+            "[1]",
+            null,
+            1,
+            1.5,
+            null,
+            true,
+            "27h",
+            null,
+            "<invalid>"
+        ]);
         assert_eq!(cells(&custom(&kinds), &object), shown);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn both_views_of_an_event_show_the_same_cells_and_their_own_objects() {
+    async fn both_api_groups_of_events_show_equal_cells_and_their_own_objects() {
         let event = json!({
             "apiVersion": "v1", "metadata": {"name": "e"}, "message": " m ", "reason": "R", "type": "Normal",
             "involvedObject": {"kind": "Pod", "name": "p"}, "reportingComponent": "c",
             "lastTimestamp": "2026-01-02T03:04:00Z",
         });
-        let (old, new) = (built_in("", "events"), built_in("events.k8s.io", "events"));
-        let shown = json!(["5s", "Normal", "R", "pod/p", "", "c", "m", "<unknown>", 1, "e"]);
-        assert_eq!((cells(&old, &event), cells(&new, &event)), (shown.clone(), shown));
+        let old = built_in("", "events");
+        let new = built_in("events.k8s.io", "events");
+        let shown = json!([
+            "5s",
+            "Normal",
+            "R",
+            "pod/p",
+            "",
+            "c",
+            "m",
+            "<unknown>",
+            1,
+            "e"
+        ]);
+        assert_eq!(
+            (cells(&old, &event), cells(&new, &event)),
+            (shown.clone(), shown)
+        );
         let clock = clock();
-        let view = Tables { resource: &new, clock: &clock, include: Include::Object, meta: META }.one(&event);
+        let view = Tables {
+            resource: &new,
+            clock: &clock,
+            include: Include::Object,
+            meta: META,
+        }
+        .one(&event);
         assert_eq!(view["rows"][0]["object"]["regarding"]["name"], "p");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn common_kinds_look_as_kubectl_shows_them() {
+    async fn cells_of_common_kinds_equal_those_of_kubectl() {
         let born = "2026-01-02T03:04:00Z";
         let metadata = json!({"name": "a", "creationTimestamp": born});
         let deployment = json!({
@@ -259,7 +366,15 @@ mod tests {
             "spec": {"type": "NodePort", "clusterIP": "10.0.0.1", "selector": {"app": "a"},
                      "ports": [{"port": 80, "nodePort": 30080, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}]},
         });
-        let shown = json!(["a", "NodePort", "10.0.0.1", "<none>", "80:30080/TCP,53/UDP", "5s", "app=a"]);
+        let shown = json!([
+            "a",
+            "NodePort",
+            "10.0.0.1",
+            "<none>",
+            "80:30080/TCP,53/UDP",
+            "5s",
+            "app=a"
+        ]);
         assert_eq!(cells(&built_in("", "services"), &service), shown);
         let node = json!({
             "metadata": {"name": "a", "creationTimestamp": born, "labels": {"node-role.kubernetes.io/control-plane": ""}},
@@ -267,26 +382,41 @@ mod tests {
             "status": {"conditions": [{"type": "Ready", "status": "False"}], "nodeInfo": {"kubeletVersion": "v1"}},
         });
         let shown = cells(&built_in("", "nodes"), &node);
-        assert_eq!(shown.as_array().unwrap()[..5], ["a", "NotReady,SchedulingDisabled", "control-plane", "5s", "v1"]);
+        assert_eq!(
+            shown.as_array().unwrap()[..5],
+            [
+                "a",
+                "NotReady,SchedulingDisabled",
+                "control-plane",
+                "5s",
+                "v1"
+            ]
+        );
         let job = json!({
             "metadata": metadata, "spec": {"completions": 2},
             "status": {"succeeded": 1, "startTime": "2026-01-02T03:03:05Z"},
         });
         let shown = cells(&built_in("batch", "jobs"), &job);
-        assert_eq!(shown.as_array().unwrap()[..5], ["a", "Running", "1/2", "60s", "5s"]);
-        let lease = json!({"metadata": metadata, "spec": {"holderIdentity": "me"}});
-        assert_eq!(cells(&built_in("coordination.k8s.io", "leases"), &lease), json!(["a", "me", "5s"]));
-        let definition = json!({"metadata": metadata, "spec": {"scope": "Cluster", "group": "g", "names": {"kind": "K"},
-            "versions": [{"name": "v1", "served": true, "storage": true}, {"name": "v2", "served": true}]}});
-        let definitions = built_in("apiextensions.k8s.io", "customresourcedefinitions");
         assert_eq!(
-            cells(&definitions, &definition),
+            shown.as_array().unwrap()[..5],
+            ["a", "Running", "1/2", "60s", "5s"]
+        );
+        let lease = json!({"metadata": metadata, "spec": {"holderIdentity": "me"}});
+        assert_eq!(
+            cells(&built_in("coordination.k8s.io", "leases"), &lease),
+            json!(["a", "me", "5s"])
+        );
+        let crd = json!({"metadata": metadata, "spec": {"scope": "Cluster", "group": "g", "names": {"kind": "K"},
+            "versions": [{"name": "v1", "served": true, "storage": true}, {"name": "v2", "served": true}]}});
+        let crds = built_in("apiextensions.k8s.io", "customresourcedefinitions");
+        assert_eq!(
+            cells(&crds, &crd),
             json!(["a", "Cluster", "v1(storage),v2", born, "g", "K", "", false])
         );
     }
 
     #[test]
-    fn what_rows_carry_is_one_of_three() {
+    fn include_object_is_none_metadata_or_object() {
         assert_eq!(Include::parse("").unwrap(), Include::Metadata);
         assert_eq!(Include::parse("Object").unwrap(), Include::Object);
         assert_eq!(Include::parse("Everything").unwrap_err().code, 400);
@@ -297,6 +427,9 @@ mod tests {
         let object = json!({"metadata": {"name": "a"}, "spec": {}});
         let list = partial_list(json!({"resourceVersion": "1"}), [&object], META);
         assert_eq!(list["items"][0]["metadata"]["name"], "a");
-        assert_eq!((list["kind"].as_str(), list["items"][0].get("spec")), (Some("PartialObjectMetadataList"), None));
+        assert_eq!(
+            (list["kind"].as_str(), list["items"][0].get("spec")),
+            (Some("PartialObjectMetadataList"), None)
+        );
     }
 }

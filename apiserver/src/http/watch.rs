@@ -1,15 +1,15 @@
-//! A watch: a table's changes as lines of JSON, from a revision on, for as long as the client stays.
+//! Watches: the changes of a table as lines of JSON, until the client disconnects.
 //!
-//! Selectors are asked of the state before a change and the one after it: an object that leaves the selection is deleted for this
-//! watcher, one that enters is added.
+//! Selectors are evaluated before and after a change. An object that no longer matches is reported
+//! as deleted, one that starts to match as added.
 
-use super::{body::Body, show::Show};
+use super::{body::Body, object_encoder::ObjectEncoder};
 use crate::{
     activity::Reader,
-    catalog::Served,
+    catalog::{Catalog, Served},
     http::query::ListOptions,
     object::Object,
-    registry::{Call, Filter},
+    registry::{Filter, ResourceRequest},
     status::{Failure, Result},
     store::{Change, Cursor, Expired, Next, Range},
 };
@@ -19,71 +19,96 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use serde_json::json;
 use std::{sync::Arc, time::Duration, vec};
-use tokio::time::{Instant, sleep_until};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
 
-/// Bookmarks come this often, and once more shortly before the end.
+/// Interval of bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
+/// Time before the end of a watch at which a last bookmark is sent.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
-/// A deadline this far away is none: no client is there for it, and the clock cannot count as far as a query can.
-const NEVER: Duration = Duration::from_hours(24 * 365 * 100);
-/// Changes looked at at once: enough to be fast, few enough for a slow client's memory.
+/// Longer timeouts are treated as none, because the clock cannot represent every timeout of a
+/// query.
+const MAX_TIMEOUT: Duration = Duration::from_hours(24 * 365 * 100);
+/// Maximum number of changes that are encoded at once, which limits the memory for a slow client.
 const BATCH: usize = 128;
-/// Size of the lines from which on no more are added before they are sent. One object may exceed it.
+/// Size of the encoded lines at which they are sent. A single object may exceed it.
 const MAX_READY: usize = 1 << 20;
 
 struct Watch {
     served: Arc<Served>,
-    show: Show,
+    catalog: watch::Receiver<Arc<Catalog>>,
+    /// Whether the CRD does not serve the version any more. The watch ends after it has sent the
+    /// changes so far.
+    unserved: bool,
+    encoder: ObjectEncoder,
     filter: Filter,
     cursor: Cursor,
     reader: Arc<Reader>,
-    /// What the watch begins with, as far as it was not told yet.
+    /// Initial objects that were not sent yet.
     initial: Option<Initial>,
-    /// Lines that are ready to go.
+    /// Encoded lines to send.
     ready: BytesMut,
     deadline: Option<Instant>,
     next_bookmark: Option<Instant>,
     ended: bool,
 }
 
-/// The objects that were there when a watch began.
+/// Objects that existed when the watch started.
 struct Initial {
     objects: vec::IntoIter<Arc<Object>>,
-    /// The revision of the bookmark that says that these were all, if one is wanted.
+    /// Revision of the bookmark after the objects, if one is requested.
     bookmark: Option<u64>,
 }
 
-/// Start a watch.
-pub(crate) async fn watch(call: &Call<'_>, served: &Arc<Served>, options: &ListOptions, show: Show) -> Result<Body> {
+/// Starts a watch.
+pub(crate) async fn watch(
+    call: &ResourceRequest<'_>,
+    served: &Arc<Served>,
+    options: &ListOptions,
+    encoder: ObjectEncoder,
+) -> Result<Body> {
     let filter = Filter::new(served, call.namespace, options)?;
     let now = Instant::now();
     let store = &call.core.store;
-    let gone = Failure::no_resource;
+    let no_table = Failure::no_resource;
     let from = options.resource_version.unwrap_or(0);
     let initial = options.send_initial_events.unwrap_or(from == 0);
     let (scan, cursor) = if initial {
-        if let Err(failure) = call.core.reach(Some(from)).await {
+        if let Err(failure) = call.core.wait_for_revision(Some(from)).await {
             return Ok(failed(&failure));
         }
-        let range = Range { namespace: call.namespace, ..Range::default() };
-        let (scan, cursor) = store.scan_and_watch(&served.table, range).ok_or_else(gone)?;
+        let range = Range {
+            namespace: call.namespace,
+            ..Range::default()
+        };
+        let (scan, cursor) = store
+            .scan_and_watch(&served.table, range)
+            .ok_or_else(no_table)?;
         (Some(scan), cursor)
     } else {
         let from = if from == 0 { store.revision() } else { from };
-        match store.watch(&served.table, from).ok_or_else(gone)? {
+        match store.watch(&served.table, from).ok_or_else(no_table)? {
             Ok(cursor) => (None, cursor),
             Err(Expired { floor }) => return Ok(failed(&Failure::expired(from, floor))),
         }
     };
-    let deadline = options.timeout.filter(|timeout| *timeout < NEVER).map(|timeout| now + timeout);
-    let reader = call.core.activity.reader(cursor.tail());
+    let deadline = options
+        .timeout
+        .filter(|timeout| *timeout < MAX_TIMEOUT)
+        .map(|timeout| now + timeout);
+    let reader = call.core.activity.reader(cursor.table_ref());
     let initial = scan.map(|scan| Initial {
         objects: scan.objects.into_iter(),
-        bookmark: (options.send_initial_events == Some(true) && options.bookmarks).then_some(scan.revision),
+        bookmark: (options.send_initial_events == Some(true) && options.bookmarks)
+            .then_some(scan.revision),
     });
     let mut watch = Watch {
         served: served.clone(),
-        show,
+        catalog: call.core.catalogs(),
+        unserved: false,
+        encoder,
         filter,
         reader,
         initial,
@@ -96,10 +121,10 @@ pub(crate) async fn watch(call: &Call<'_>, served: &Arc<Served>, options: &ListO
     if options.bookmarks {
         watch.next_bookmark = Some(watch.bookmark_after(now));
     }
-    // A watch that begins with nothing has told it.
-    watch.tell_initial();
+    // A watch without initial objects is up to date.
+    watch.encode_initial();
     if watch.ready.is_empty() && watch.initial.is_none() {
-        watch.reader.has_seen(watch.cursor.seen());
+        watch.reader.record_seen(watch.cursor.seen());
     }
     let lines = stream::unfold(watch, |mut watch| async move {
         let lines = watch.next().await?;
@@ -108,12 +133,13 @@ pub(crate) async fn watch(call: &Call<'_>, served: &Arc<Served>, options: &ListO
     Ok(body(lines))
 }
 
-/// A stream of lines as a body.
+/// Returns a body that streams lines.
 fn body(lines: impl Stream<Item = Bytes> + Send + 'static) -> Body {
     Body::stream(StreamBody::new(lines.map(|lines| Ok(Frame::data(lines)))))
 }
 
-/// What goes wrong after the request was understood is told inside the stream.
+/// Returns a body with one error event. After the request was accepted, errors are part of the
+/// stream.
 fn failed(failure: &Failure) -> Body {
     let mut line = BytesMut::new();
     error_line(&mut line, failure);
@@ -127,53 +153,78 @@ fn error_line(out: &mut BytesMut, failure: &Failure) {
 }
 
 impl Watch {
-    /// The next lines; `None` at the end.
+    /// Returns the next lines, `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            // Before changes are: they may never pause.
-            self.look_at_clock();
+            // Before changes, because there may always be more of them.
+            self.check_clock();
             if !self.ready.is_empty() {
                 return Some(self.ready.split().freeze());
             }
-            // Not only when there is nothing to tell: there may always be something.
-            if self.ended || self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            // Also checked here, because there may always be more changes.
+            if self.ended
+                || self
+                    .deadline
+                    .is_some_and(|deadline| Instant::now() >= deadline)
+            {
                 return None;
             }
             if self.initial.is_some() {
-                self.tell_initial();
+                self.encode_initial();
                 continue;
             }
             match self.cursor.try_next(BATCH, MAX_READY) {
-                Some(Next::Changes(changes)) => changes.iter().for_each(|change| self.tell(change)),
+                Some(Next::Changes(changes)) => {
+                    for change in &changes {
+                        self.encode(change);
+                    }
+                }
                 Some(Next::Expired(Expired { floor })) => {
-                    error_line(&mut self.ready, &Failure::expired(self.cursor.seen(), floor));
+                    error_line(
+                        &mut self.ready,
+                        &Failure::expired(self.cursor.seen(), floor),
+                    );
                     self.ended = true;
                 }
                 Some(Next::End) => self.ended = true,
+                None if self.unserved => self.ended = true,
                 None => {
-                    self.reader.has_seen(self.cursor.seen());
+                    self.reader.record_seen(self.cursor.seen());
                     self.wait().await;
                 }
             }
         }
     }
 
-    /// Wait for changes, the time of a bookmark, or the end.
+    /// Waits for changes, the next bookmark or the deadline, or until the version is not served.
     async fn wait(&mut self) {
         let wake = self.deadline.into_iter().chain(self.next_bookmark).min();
+        let Self {
+            served, catalog, ..
+        } = self;
+        let unserved = async {
+            if catalog
+                .wait_for(|catalog| !catalog.serves(served))
+                .await
+                .is_err()
+            {
+                std::future::pending::<()>().await;
+            }
+        };
         tokio::select! {
             biased;
-            () = self.cursor.grown() => {}
+            () = self.cursor.wait_for_changes() => {}
+            () = unserved => self.unserved = true,
             () = async { match wake { Some(at) => sleep_until(at).await, None => std::future::pending().await } } => {}
         }
     }
 
-    fn look_at_clock(&mut self) {
+    fn check_clock(&mut self) {
         let now = Instant::now();
         if self.deadline.is_some_and(|deadline| now >= deadline) {
             self.ended = true;
         } else if self.initial.is_none() && self.next_bookmark.is_some_and(|at| now >= at) {
-            // Changes may have come that were not looked at: what was seen before them is still true.
+            // Correct even if there are unread changes, because they come after this revision.
             if !self.cursor.is_ahead() {
                 self.bookmark(self.cursor.seen(), false);
             }
@@ -183,13 +234,18 @@ impl Watch {
 
     fn bookmark_after(&self, now: Instant) -> Instant {
         let regular = now + BOOKMARK_INTERVAL;
-        let last = self.deadline.and_then(|deadline| deadline.checked_sub(LAST_BOOKMARK)).filter(|last| *last > now);
+        let last = self
+            .deadline
+            .and_then(|deadline| deadline.checked_sub(LAST_BOOKMARK))
+            .filter(|last| *last > now);
         last.map_or(regular, |last| last.min(regular))
     }
 
-    /// Some of what the watch begins with: all at once it might be more than there is room for.
-    fn tell_initial(&mut self) {
-        let Some(mut initial) = self.initial.take() else { return };
+    /// Encodes a batch of the initial objects, since all of them may need too much memory.
+    fn encode_initial(&mut self) {
+        let Some(mut initial) = self.initial.take() else {
+            return;
+        };
         for object in initial.objects.by_ref().take(BATCH) {
             if self.filter.matches(&self.served, &object) {
                 self.line("ADDED", &object, object.revision);
@@ -205,15 +261,18 @@ impl Watch {
         }
     }
 
-    fn tell(&mut self, change: &Change) {
+    fn encode(&mut self, change: &Change) {
         let selected = |object: &Option<Arc<Object>>| {
-            object.as_ref().filter(|object| self.filter.matches(&self.served, object)).cloned()
+            object
+                .as_ref()
+                .filter(|object| self.filter.matches(&self.served, object))
+                .cloned()
         };
         match (selected(&change.before), selected(&change.after)) {
             (None, None) => {}
             (None, Some(object)) => self.line("ADDED", &object, change.revision),
             (Some(_), Some(object)) => self.line("MODIFIED", &object, change.revision),
-            // The last that was seen of it, with the revision at which it went.
+            // The last state that matched, with the revision of the change.
             (Some(object), None) => self.line("DELETED", &object, change.revision),
         }
     }
@@ -222,7 +281,8 @@ impl Watch {
         self.ready.put_slice(br#"{"type":""#);
         self.ready.put_slice(kind.as_bytes());
         self.ready.put_slice(br#"","object":"#);
-        self.show.write(&mut self.ready, &self.served, object, revision);
+        self.encoder
+            .write(&mut self.ready, &self.served, object, revision);
         self.ready.put_slice(b"}\n");
     }
 
@@ -231,7 +291,7 @@ impl Watch {
         if initial_events_end {
             meta["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let object = self.show.bookmark(&self.served, meta);
+        let object = self.encoder.bookmark(&self.served, meta);
         self.ready.put_slice(br#"{"type":"BOOKMARK","object":"#);
         self.ready.put_slice(object.to_string().as_bytes());
         self.ready.put_slice(b"}\n");

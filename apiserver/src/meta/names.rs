@@ -1,7 +1,8 @@
-//! The grammars of Kubernetes: each check gives what is wrong in the real server's words, nothing when all is well.
+//! Grammars of Kubernetes names. Each function returns the real server's errors, none for a valid
+//! name.
 //!
-//! No grammar of an object's name lets through what means something in a path, so no object can be stored where
-//! another one's path leads.
+//! Invariant: no valid object name has a meaning in a path, so no object is stored at the path of
+//! another one.
 
 use crate::resource::NameRule;
 
@@ -10,7 +11,7 @@ const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 const QUALIFIED_RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', \
      and must start and end with an alphanumeric character";
 
-/// What is wrong with an object's name.
+/// Validates an object's name.
 pub(crate) fn name(rule: NameRule, name: &str) -> Vec<String> {
     match rule {
         NameRule::Subdomain => subdomain(name),
@@ -19,17 +20,17 @@ pub(crate) fn name(rule: NameRule, name: &str) -> Vec<String> {
     }
 }
 
-/// What is wrong with the beginning of a name that the server is to complete: it may end in a dash.
+/// Validates `metadata.generateName`. It can end in a dash.
 pub(crate) fn prefix(rule: NameRule, prefix: &str) -> Vec<String> {
     match prefix.strip_suffix('-') {
-        // Even two dots are harmless once there is something behind them.
+        // Two dots are harmless before a suffix.
         _ if rule == NameRule::PathSegment => path_characters(prefix),
         Some(rest) if !rest.is_empty() => name(rule, &format!("{rest}a")),
         _ => name(rule, prefix),
     }
 }
 
-/// `a.b-c.d`
+/// Validates an RFC 1123 subdomain, such as `a.b-c.d`.
 pub(crate) fn subdomain(value: &str) -> Vec<String> {
     let mut errors = too_long(value, 253, "characters");
     if !is_subdomain(value) {
@@ -43,7 +44,7 @@ pub(crate) fn subdomain(value: &str) -> Vec<String> {
     errors
 }
 
-/// `a-b`
+/// Validates an RFC 1123 label, such as `a-b`.
 pub(crate) fn label(value: &str) -> Vec<String> {
     let mut errors = too_long(value, 63, "characters");
     if is_label(value) {
@@ -62,7 +63,7 @@ pub(crate) fn label(value: &str) -> Vec<String> {
     errors
 }
 
-/// What is wrong with a name that has to stand as one segment of a path.
+/// Validates a name that is one segment of a path.
 pub(crate) fn path_segment(value: &str) -> Vec<String> {
     if value == "." || value == ".." {
         return vec![format!("may not be '{value}'")];
@@ -71,17 +72,22 @@ pub(crate) fn path_segment(value: &str) -> Vec<String> {
 }
 
 fn path_characters(value: &str) -> Vec<String> {
-    ['/', '%'].into_iter().filter(|&c| value.contains(c)).map(|c| format!("may not contain '{c}'")).collect()
+    ['/', '%']
+        .into_iter()
+        .filter(|&c| value.contains(c))
+        .map(|c| format!("may not contain '{c}'"))
+        .collect()
 }
 
-/// The key of a label or an annotation, or the name of a finalizer: `example.com/My_Name`.
+/// Validates the key of a label or annotation or the name of a finalizer: `example.com/My_Name`.
 pub(crate) fn qualified(value: &str) -> Vec<String> {
     let examples = ["MyName", "my.name", "123-abc"];
     let (prefix, name) = match value.split_once('/') {
         None => (None, value),
         Some((_, rest)) if rest.contains('/') => {
             let rule = grammar(QUALIFIED_RULE, QUALIFIED, &examples);
-            let example = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
+            let example =
+                "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
             return vec![format!("a valid label key {rule} {example}")];
         }
         Some((prefix, name)) => (Some(prefix), name),
@@ -89,24 +95,37 @@ pub(crate) fn qualified(value: &str) -> Vec<String> {
     let mut errors = match prefix {
         None => Vec::new(),
         Some("") => vec!["prefix part must be non-empty".into()],
-        Some(prefix) => subdomain(prefix).into_iter().map(|error| format!("prefix part {error}")).collect(),
+        Some(prefix) => subdomain(prefix)
+            .into_iter()
+            .map(|error| format!("prefix part {error}"))
+            .collect(),
     };
     if name.is_empty() {
         errors.push("name part must be non-empty".into());
     }
-    errors.extend(too_long(name, 63, "bytes").into_iter().map(|error| format!("name part {error}")));
+    errors.extend(
+        too_long(name, 63, "bytes")
+            .into_iter()
+            .map(|error| format!("name part {error}")),
+    );
     if !is_qualified(name) {
-        errors.push(format!("name part {}", grammar(QUALIFIED_RULE, QUALIFIED, &examples)));
+        errors.push(format!(
+            "name part {}",
+            grammar(QUALIFIED_RULE, QUALIFIED, &examples)
+        ));
     }
     errors
 }
 
-/// A label's value, which may be empty.
+/// Validates a label's value, which can be empty.
 pub(crate) fn label_value(value: &str) -> Vec<String> {
     let mut errors = too_long(value, 63, "bytes");
     if !value.is_empty() && !is_qualified(value) {
         errors.push(grammar(
-            &format!("a valid label must be an empty string or {}", &QUALIFIED_RULE["must ".len()..]),
+            &format!(
+                "a valid label must be an empty string or {}",
+                &QUALIFIED_RULE["must ".len()..]
+            ),
             &format!("({QUALIFIED})?"),
             &["MyValue", "my_value", "12345"],
         ));
@@ -114,14 +133,18 @@ pub(crate) fn label_value(value: &str) -> Vec<String> {
     errors
 }
 
-/// The name of a port.
+/// Validates the name of a port.
 pub(crate) fn port(value: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if value.is_empty() || value.len() > 15 {
         errors.push("must be no more than 15 characters".into());
     }
-    if !value.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-') {
-        errors.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".into());
+    if !value
+        .bytes()
+        .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    {
+        errors
+            .push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".into());
     } else if !value.bytes().any(|byte| byte.is_ascii_lowercase()) {
         errors.push("must contain at least one letter (a-z)".into());
     }
@@ -134,13 +157,17 @@ pub(crate) fn port(value: &str) -> Vec<String> {
     errors
 }
 
-/// The key of a config map or secret.
+/// Validates a key of a config map or secret.
 pub(crate) fn config_key(value: &str) -> Vec<String> {
     let mut errors = too_long(value, 253, "characters");
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-    if value.is_empty() || !value.bytes().all(plain) {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    if value.is_empty() || !value.bytes().all(allowed) {
         let rule = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'";
-        errors.push(grammar(rule, "[-._a-zA-Z0-9]+", &["key.name", "KEY_NAME", "key-name"]));
+        errors.push(grammar(
+            rule,
+            "[-._a-zA-Z0-9]+",
+            &["key.name", "KEY_NAME", "key-name"],
+        ));
     }
     match value {
         "." | ".." => errors.push(format!("must not be '{value}'")),
@@ -150,15 +177,26 @@ pub(crate) fn config_key(value: &str) -> Vec<String> {
     errors
 }
 
-/// Both words mean bytes: which one is said depends on the grammar.
+/// Checks the length in bytes. `unit` is the real server's word for them in this grammar.
 fn too_long(value: &str, max: usize, unit: &str) -> Vec<String> {
-    if value.len() > max { vec![format!("must be no more than {max} {unit}")] } else { Vec::new() }
+    if value.len() > max {
+        vec![format!("must be no more than {max} {unit}")]
+    } else {
+        Vec::new()
+    }
 }
 
-/// The separators are the real server's, two blanks included.
+/// Formats the error of a grammar. The separators are the real server's, including the double
+/// space.
 fn grammar(rule: &str, pattern: &str, examples: &[&str]) -> String {
-    let examples: Vec<_> = examples.iter().map(|example| format!("'{example}', ")).collect();
-    format!("{rule} (e.g. {}regex used for validation is '{pattern}')", examples.join(" or "))
+    let examples: Vec<_> = examples
+        .iter()
+        .map(|example| format!("'{example}', "))
+        .collect();
+    format!(
+        "{rule} (e.g. {}regex used for validation is '{pattern}')",
+        examples.join(" or ")
+    )
 }
 
 fn is_subdomain(value: &str) -> bool {
@@ -166,15 +204,20 @@ fn is_subdomain(value: &str) -> bool {
 }
 
 fn is_label(value: &str) -> bool {
-    framed(value, |byte| byte.is_ascii_lowercase() || byte.is_ascii_digit(), b"-")
+    matches_grammar(
+        value,
+        |byte| byte.is_ascii_lowercase() || byte.is_ascii_digit(),
+        b"-",
+    )
 }
 
 fn is_qualified(value: &str) -> bool {
-    framed(value, u8::is_ascii_alphanumeric, b"-_.")
+    matches_grammar(value, u8::is_ascii_alphanumeric, b"-_.")
 }
 
-/// Not empty, `outer` at both ends, `outer` or one of `inner` between.
-fn framed(value: &str, outer: impl Fn(&u8) -> bool, inner: &[u8]) -> bool {
+/// Reports whether a value is not empty, has `outer` bytes at both ends and `outer` or `inner`
+/// bytes between.
+fn matches_grammar(value: &str, outer: impl Fn(&u8) -> bool, inner: &[u8]) -> bool {
     let bytes = value.as_bytes();
     bytes.first().is_some_and(&outer)
         && bytes.last().is_some_and(&outer)
@@ -186,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_subdomain_is_told_in_the_real_words() {
+    fn an_invalid_subdomain_has_the_error_of_the_real_server() {
         assert_eq!(subdomain("a.b-c.9"), Vec::<String>::new());
         assert_eq!(
             subdomain("A"),
@@ -196,25 +239,36 @@ mod tests {
                 r"validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
             )]
         );
-        for bad in ["", ".", "..", "a..b", "-a", "a-", "a.", "a/b", "a%2f", "ä", "a_b"] {
+        for bad in [
+            "", ".", "..", "a..b", "-a", "a-", "a.", "a/b", "a%2f", "ä", "a_b",
+        ] {
             assert_eq!(subdomain(bad).len(), 1, "{bad}");
         }
         assert_eq!(subdomain(&"a".repeat(253)), Vec::<String>::new());
-        assert_eq!(subdomain(&"a".repeat(254)), ["must be no more than 253 characters"]);
+        assert_eq!(
+            subdomain(&"a".repeat(254)),
+            ["must be no more than 253 characters"]
+        );
     }
 
     #[test]
     fn a_label_has_no_dots() {
         assert_eq!(label("a.b"), ["must not contain dots"]);
-        assert!(label("a_b")[0].contains("(e.g. 'my-name',  or '123-abc', regex used for validation is '"));
+        assert!(
+            label("a_b")[0]
+                .contains("(e.g. 'my-name',  or '123-abc', regex used for validation is '")
+        );
         assert_eq!(label("9a"), Vec::<String>::new());
     }
 
     #[test]
-    fn a_path_segment_cannot_climb() {
+    fn a_path_segment_cannot_be_a_parent_directory() {
         assert_eq!(path_segment("system:node"), Vec::<String>::new());
         assert_eq!(path_segment(".."), ["may not be '..'"]);
-        assert_eq!(path_segment("a/b%"), ["may not contain '/'", "may not contain '%'"]);
+        assert_eq!(
+            path_segment("a/b%"),
+            ["may not contain '/'", "may not contain '%'"]
+        );
     }
 
     #[test]
@@ -234,13 +288,22 @@ mod tests {
         assert_eq!(qualified("a/").len(), 2);
         assert!(qualified("a/b/c")[0].starts_with("a valid label key must consist of"));
         assert!(qualified("B/c")[0].starts_with("prefix part a lowercase RFC 1123 subdomain"));
-        assert_eq!(qualified(&"a".repeat(64)), ["name part must be no more than 63 bytes"]);
+        assert_eq!(
+            qualified(&"a".repeat(64)),
+            ["name part must be no more than 63 bytes"]
+        );
     }
 
     #[test]
     fn a_label_value_may_be_empty() {
         assert_eq!(label_value(""), Vec::<String>::new());
-        assert!(label_value("a b")[0].starts_with("a valid label must be an empty string or consist of alphanumeric"));
-        assert_eq!(label_value(&"a".repeat(64)), ["must be no more than 63 bytes"]);
+        assert!(
+            label_value("a b")[0]
+                .starts_with("a valid label must be an empty string or consist of alphanumeric")
+        );
+        assert_eq!(
+            label_value(&"a".repeat(64)),
+            ["must be no more than 63 bytes"]
+        );
     }
 }

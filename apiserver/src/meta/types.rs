@@ -1,4 +1,4 @@
-//! Which types the fields of metadata have: everything behind may rely on it.
+//! Types of the metadata fields. The rest of the server relies on them.
 
 use crate::status::StrictErrors;
 use serde_json::{Map, Value};
@@ -9,10 +9,10 @@ enum Type {
     Integer,
     Bool,
     TextMap,
-    /// Whatever is in it.
+    /// An object with any content.
     Object,
     List(&'static Self),
-    /// A name, and fields.
+    /// Name and fields of a Go struct.
     Struct(&'static str, &'static [(&'static str, Self)]),
 }
 
@@ -65,7 +65,8 @@ const MANAGED_FIELDS: Type = Struct(
 );
 
 impl Type {
-    /// The words are those of the real server's decoder. Null is nothing, and fits every type.
+    /// Checks the type of a value, with the errors of the real server's decoder. Null is valid for
+    /// every type.
     fn check(&self, value: &Value, owner: &str, path: &str) -> Result<(), String> {
         let mismatch = |wanted: &str| {
             let found = match value {
@@ -76,23 +77,34 @@ impl Type {
                 Value::Array(_) => "array",
                 Value::Object(_) => "object",
             };
-            Err(format!("json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {wanted}"))
+            Err(format!(
+                "json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {wanted}"
+            ))
         };
         match (self, value) {
-            (_, Value::Null) | (Text, Value::String(_)) | (Bool, Value::Bool(_)) | (Object, Value::Object(_)) => Ok(()),
+            (_, Value::Null)
+            | (Text, Value::String(_))
+            | (Bool, Value::Bool(_))
+            | (Object, Value::Object(_)) => Ok(()),
             (Integer, Value::Number(number)) if number.is_i64() => Ok(()),
-            (Time, Value::String(text)) => {
-                match text.parse::<jiff::Timestamp>() {
-                    Ok(_) => Ok(()),
-                    Err(_) => Err(crate::schema::time_error(text)
-                        .unwrap_or_else(|| format!("parsing time {value}: out of range"))),
-                }
+            (Time, Value::String(text)) => match text.parse::<jiff::Timestamp>() {
+                Ok(_) => Ok(()),
+                Err(_) => Err(crate::schema::time_error(text)
+                    .unwrap_or_else(|| format!("parsing time {value}: out of range"))),
+            },
+            (TextMap, Value::Object(map)) => map
+                .values()
+                .try_for_each(|value| Text.check(value, owner, path)),
+            (List(inner), Value::Array(items)) => items
+                .iter()
+                .try_for_each(|item| inner.check(item, owner, path)),
+            (Struct(name, fields), Value::Object(map)) => {
+                fields.iter().try_for_each(|(field, kind)| {
+                    map.get(*field).map_or(Ok(()), |value| {
+                        kind.check(value, name, &format!("{path}.{field}"))
+                    })
+                })
             }
-            (TextMap, Value::Object(map)) => map.values().try_for_each(|value| Text.check(value, owner, path)),
-            (List(inner), Value::Array(items)) => items.iter().try_for_each(|item| inner.check(item, owner, path)),
-            (Struct(name, fields), Value::Object(map)) => fields.iter().try_for_each(|(field, kind)| {
-                map.get(*field).map_or(Ok(()), |value| kind.check(value, name, &format!("{path}.{field}")))
-            }),
             (Text | Time, _) => mismatch("string"),
             (Integer, _) => mismatch("int64"),
             (Bool, _) => mismatch("bool"),
@@ -107,15 +119,18 @@ impl Type {
 }
 
 impl Type {
-    /// Leaves of a value that passed [`Self::check`] what the real server's types would hold and show: null is nothing, what is
-    /// empty is left out, and a field that a type does not have is dropped, and told.
-    fn tidy(&self, value: &mut Value, path: &str, unknown: &mut StrictErrors) {
+    /// Normalizes a value that passed [`Self::check`] to what the real server's Go types would
+    /// encode: null becomes the zero value, empty fields are omitted, and unknown fields are
+    /// dropped and added to `unknown`.
+    fn normalize(&self, value: &mut Value, path: &str, unknown: &mut StrictErrors) {
         match (self, &mut *value) {
             (Text, Value::Null) => *value = "".into(),
-            (TextMap, Value::Object(map)) => map.values_mut().for_each(|value| Text.tidy(value, path, unknown)),
+            (TextMap, Value::Object(map)) => map
+                .values_mut()
+                .for_each(|value| Text.normalize(value, path, unknown)),
             (List(inner), Value::Array(items)) => {
                 for (index, item) in items.iter_mut().enumerate() {
-                    inner.tidy(item, &format!("{path}[{index}]"), unknown);
+                    inner.normalize(item, &format!("{path}[{index}]"), unknown);
                 }
             }
             (Struct(..), Value::Null) => *value = Value::Object(Map::new()),
@@ -125,7 +140,7 @@ impl Type {
                     unknown.push(path);
                     return false;
                 };
-                kind.tidy(value, &path, unknown);
+                kind.normalize(value, &path, unknown);
                 !is_empty(value)
             }),
             _ => {}
@@ -143,14 +158,14 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Drops from an object's metadata, whose types were checked, what is empty and what is not known; the paths of the latter.
-pub(crate) fn tidy(object: &mut Value) -> StrictErrors {
+/// Removes empty and unknown fields from checked metadata. Returns the paths of the unknown ones.
+pub(crate) fn normalize(object: &mut Value) -> StrictErrors {
     let mut unknown = StrictErrors::new();
-    OBJECT_META.tidy(&mut object["metadata"], "metadata", &mut unknown);
+    OBJECT_META.normalize(&mut object["metadata"], "metadata", &mut unknown);
     unknown
 }
 
-/// Refuses an object whose metadata has fields of wrong types, and says which.
+/// Checks the types of the metadata fields.
 pub(crate) fn check_types(object: &Value) -> Result<(), String> {
     let kind = object["kind"].as_str().unwrap_or_default();
     OBJECT_META.check(&object["metadata"], kind, "metadata")
@@ -162,11 +177,13 @@ mod tests {
     use serde_json::json;
 
     fn check(metadata: Value) -> Result<(), String> {
-        check_types(&json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata}))
+        check_types(
+            &json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata}),
+        )
     }
 
     #[test]
-    fn the_types_of_the_api_are_fine() {
+    fn metadata_with_the_right_types_is_valid() {
         check(json!({
             "name": "a", "generation": 1, "creationTimestamp": "2026-01-02T03:04:05Z", "deletionTimestamp": null,
             "labels": {"a": "b"}, "annotations": null, "finalizers": ["a"], "unknown": 1,
@@ -178,9 +195,12 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_type_is_told_the_way_the_real_server_does() {
+    fn a_wrong_type_has_the_error_of_the_real_server() {
         for (metadata, error) in [
-            (json!({"labels": {"a": 1}}), "number into Go struct field ObjectMeta.metadata.labels of type string"),
+            (
+                json!({"labels": {"a": 1}}),
+                "number into Go struct field ObjectMeta.metadata.labels of type string",
+            ),
             (
                 json!({"labels": ["a"]}),
                 "array into Go struct field ObjectMeta.metadata.labels of type map[string]string",
@@ -189,10 +209,22 @@ mod tests {
                 json!({"annotations": {"a": {}}}),
                 "object into Go struct field ObjectMeta.metadata.annotations of type string",
             ),
-            (json!({"name": true}), "bool into Go struct field ObjectMeta.metadata.name of type string"),
-            (json!({"finalizers": "a"}), "string into Go struct field ObjectMeta.metadata.finalizers of type []string"),
-            (json!({"finalizers": [1]}), "number into Go struct field ObjectMeta.metadata.finalizers of type string"),
-            (json!({"generation": 1.5}), "number into Go struct field ObjectMeta.metadata.generation of type int64"),
+            (
+                json!({"name": true}),
+                "bool into Go struct field ObjectMeta.metadata.name of type string",
+            ),
+            (
+                json!({"finalizers": "a"}),
+                "string into Go struct field ObjectMeta.metadata.finalizers of type []string",
+            ),
+            (
+                json!({"finalizers": [1]}),
+                "number into Go struct field ObjectMeta.metadata.finalizers of type string",
+            ),
+            (
+                json!({"generation": 1.5}),
+                "number into Go struct field ObjectMeta.metadata.generation of type int64",
+            ),
             (
                 json!({"ownerReferences": [{"controller": "yes"}]}),
                 "string into Go struct field OwnerReference.metadata.ownerReferences.controller of type bool",
@@ -201,25 +233,37 @@ mod tests {
                 json!({"managedFields": {}}),
                 "object into Go struct field ObjectMeta.metadata.managedFields of type []v1.ManagedFieldsEntry",
             ),
-            (json!([]), "array into Go struct field Widget.metadata of type v1.ObjectMeta"),
+            (
+                json!([]),
+                "array into Go struct field Widget.metadata of type v1.ObjectMeta",
+            ),
         ] {
-            assert_eq!(check(metadata).unwrap_err(), format!("json: cannot unmarshal {error}"));
+            assert_eq!(
+                check(metadata).unwrap_err(),
+                format!("json: cannot unmarshal {error}")
+            );
         }
     }
 
     #[test]
-    fn a_time_has_to_be_one() {
+    fn an_invalid_time_is_an_error() {
         let error = check(json!({"creationTimestamp": "yesterday"})).unwrap_err();
-        assert!(error.ends_with("cannot parse \"yesterday\" as \"2006\""), "{error}");
+        assert!(
+            error.ends_with("cannot parse \"yesterday\" as \"2006\""),
+            "{error}"
+        );
     }
 
     #[test]
-    fn what_is_empty_or_not_known_is_left_out() {
+    fn empty_and_unknown_fields_are_removed() {
         let mut object = json!({"metadata": {
             "name": "a", "generateName": "", "labels": null, "annotations": {"a": null}, "finalizers": [null], "nope": 1,
             "ownerReferences": [{"uid": "u", "controller": false, "blockOwnerDeletion": null, "more": {}}, null],
         }});
-        assert_eq!(*tidy(&mut object), ["metadata.nope", "metadata.ownerReferences[0].more"]);
+        assert_eq!(
+            *normalize(&mut object),
+            ["metadata.nope", "metadata.ownerReferences[0].more"]
+        );
         let kept = json!({
             "name": "a", "annotations": {"a": ""}, "finalizers": [""],
             "ownerReferences": [{"uid": "u", "controller": false}, {}],

@@ -1,18 +1,18 @@
 //! JSON Merge Patch (RFC 7386): objects are merged, null removes, everything else is replaced.
 //!
-//! Nothing that a patch brings keeps a field that is null, not even inside a list: the real server's library drops
-//! those too, though the RFC would keep them.
+//! New values are added without fields that are null, also inside of lists. The RFC would keep
+//! those, but the real server's library drops them.
 
-use super::undecodable;
+use super::decoding_error;
 use crate::status::{Failure, Result};
 use serde_json::Value;
 
-/// Parses a patch, which has to be an object.
+/// Parses a patch, which must be an object.
 pub(super) fn parse(patch: Value) -> Result<Value> {
     match patch {
         Value::Object(_) => Ok(patch),
         Value::Null => Err(Failure::bad_request("Invalid JSON Patch")),
-        _ => Err(undecodable("json: cannot unmarshal what is no object")),
+        _ => Err(decoding_error("json: the patch must be an object")),
     }
 }
 
@@ -39,7 +39,8 @@ fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
             let kept = fields.iter().filter(|(_, value)| !value.is_null());
-            kept.map(|(key, value)| (key.clone(), without_nulls(value))).collect()
+            kept.map(|(key, value)| (key.clone(), without_nulls(value)))
+                .collect()
         }
         Value::Array(items) => items.iter().map(without_nulls).collect(),
         other => other.clone(),
@@ -60,27 +61,51 @@ mod tests {
     fn objects_merge_lists_are_replaced_and_null_removes() {
         let document = json!({"a": {"b": 1, "c": [1, 2]}, "d": "e"});
         let patch = json!({"a": {"b": 2, "c": [3]}, "d": null, "f": {"g": 1}});
-        assert_eq!(merged(document, patch), json!({"a": {"b": 2, "c": [3]}, "f": {"g": 1}}));
+        assert_eq!(
+            merged(document, patch),
+            json!({"a": {"b": 2, "c": [3]}, "f": {"g": 1}})
+        );
     }
 
     #[test]
-    fn what_is_new_comes_without_nulls() {
-        assert_eq!(merged(json!({}), json!({"a": {"b": null}, "c": null})), json!({"a": {}}));
-        assert_eq!(merged(json!({"a": 1}), json!({"a": {"b": null}})), json!({"a": {}}));
-        assert_eq!(merged(json!({}), json!({"a": [null, {"b": null}]})), json!({"a": [null, {}]}));
+    fn new_values_are_added_without_nulls() {
+        assert_eq!(
+            merged(json!({}), json!({"a": {"b": null}, "c": null})),
+            json!({"a": {}})
+        );
+        assert_eq!(
+            merged(json!({"a": 1}), json!({"a": {"b": null}})),
+            json!({"a": {}})
+        );
+        assert_eq!(
+            merged(json!({}), json!({"a": [null, {"b": null}]})),
+            json!({"a": [null, {}]})
+        );
     }
 
     #[test]
     fn a_value_of_another_type_is_replaced() {
-        assert_eq!(merged(json!({"a": {"b": 1}}), json!({"a": [1]})), json!({"a": [1]}));
-        assert_eq!(merged(json!({"a": [1]}), json!({"a": {"b": 1}})), json!({"a": {"b": 1}}));
+        assert_eq!(
+            merged(json!({"a": {"b": 1}}), json!({"a": [1]})),
+            json!({"a": [1]})
+        );
+        assert_eq!(
+            merged(json!({"a": [1]}), json!({"a": {"b": 1}})),
+            json!({"a": {"b": 1}})
+        );
     }
 
     #[test]
-    fn a_patch_that_is_no_object_is_refused() {
+    fn a_patch_that_is_not_an_object_is_a_bad_request() {
         for (patch, message) in [
-            (json!([]), "error decoding patch: json: cannot unmarshal what is no object"),
-            (json!(1), "error decoding patch: json: cannot unmarshal what is no object"),
+            (
+                json!([]),
+                "error decoding patch: json: the patch must be an object",
+            ),
+            (
+                json!(1),
+                "error decoding patch: json: the patch must be an object",
+            ),
             (Value::Null, "Invalid JSON Patch"),
         ] {
             let failure = parse(patch).unwrap_err();

@@ -1,6 +1,6 @@
-//! Patches: a change told as the difference.
+//! JSON patches and merge patches.
 //!
-//! A patch that fails leaves its document half changed: it is applied to a copy.
+//! A patch that fails can leave its document half changed. Apply it to a copy.
 
 mod json;
 mod merge;
@@ -13,32 +13,38 @@ use crate::{
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-/// A change to a document.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Patch {
-    /// A list of operations.
+    /// JSON patch: a list of operations.
     Json(json::JsonPatch),
-    /// What shall be: null removes.
+    /// Merge patch: the new values. Null removes a field.
     Merge(Value),
 }
 
 impl Patch {
-    /// Parses the body of a request of that media type, without parameters.
-    /// Gives what is doubtful in it as well.
+    /// Parses a body of the media type `content_type`, which has no parameters. Also returns errors
+    /// about unknown and duplicate fields.
     pub(crate) fn parse(content_type: &str, body: &Bytes) -> Result<(Self, StrictErrors)> {
         let body = decode::json(body).map_err(|_| Failure::bad_request("invalid JSON patch"))?;
         match content_type {
             JSON_PATCH => {
-                let mut faults = unknown_fields(&body.value);
-                faults.extend(body.faults.iter().map(|fault| format!("json patch {fault}")));
-                Ok((Self::Json(json::JsonPatch::parse(body.value)?), faults))
+                let mut strict_errors = unknown_fields(&body.value);
+                strict_errors.extend(
+                    body.strict_errors
+                        .iter()
+                        .map(|error| format!("json patch {error}")),
+                );
+                Ok((
+                    Self::Json(json::JsonPatch::parse(body.value)?),
+                    strict_errors,
+                ))
             }
-            MERGE_PATCH => Ok((Self::Merge(merge::parse(body.value)?), body.faults)),
+            MERGE_PATCH => Ok((Self::Merge(merge::parse(body.value)?), body.strict_errors)),
             _ => Err(Failure::unsupported_media_type(&[JSON_PATCH, MERGE_PATCH])),
         }
     }
 
-    /// Changes the document.
+    /// Applies the patch to a document.
     pub(crate) fn apply(&self, document: &mut Value) -> Result<()> {
         match self {
             Self::Json(patch) => patch.apply(document)?,
@@ -48,18 +54,20 @@ impl Patch {
     }
 }
 
-/// The fields of operations that mean nothing.
+/// Reports unknown fields of operations.
 fn unknown_fields(patch: &Value) -> StrictErrors {
-    let mut faults = StrictErrors::new();
+    let mut strict_errors = StrictErrors::new();
     for (index, operation) in patch.as_array().into_iter().flatten().enumerate() {
         let fields = operation.as_object().into_iter().flat_map(Map::keys);
-        let unknown = fields.filter(|field| !matches!(field.as_str(), "op" | "path" | "from" | "value"));
-        faults.extend(unknown.map(|field| format!("json patch unknown field \"[{index}].{field}\"")));
+        let unknown =
+            fields.filter(|field| !matches!(field.as_str(), "op" | "path" | "from" | "value"));
+        strict_errors
+            .extend(unknown.map(|field| format!("json patch unknown field \"[{index}].{field}\"")));
     }
-    faults
+    strict_errors
 }
 
-fn undecodable(error: impl std::fmt::Display) -> Box<Failure> {
+fn decoding_error(error: impl std::fmt::Display) -> Box<Failure> {
     Failure::bad_request(format!("error decoding patch: {error}"))
 }
 
@@ -70,42 +78,64 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn other_types_are_not_for_here() {
-        let failure = Patch::parse("application/strategic-merge-patch+json", &Bytes::from_static(b"{}")).unwrap_err();
+    fn other_media_types_are_not_supported() {
+        let failure = Patch::parse(
+            "application/strategic-merge-patch+json",
+            &Bytes::from_static(b"{}"),
+        )
+        .unwrap_err();
         assert_eq!(failure.code, 415);
-        assert!(failure.message.ends_with("application/json-patch+json, application/merge-patch+json"));
+        assert!(
+            failure
+                .message
+                .ends_with("application/json-patch+json, application/merge-patch+json")
+        );
     }
 
     #[test]
-    fn both_types_change_the_document() {
-        for (content_type, body) in
-            [(JSON_PATCH, json!([{"op": "add", "path": "/a", "value": 1}])), (MERGE_PATCH, json!({"a": 1}))]
-        {
+    fn both_types_of_patches_change_the_document() {
+        for (content_type, body) in [
+            (JSON_PATCH, json!([{"op": "add", "path": "/a", "value": 1}])),
+            (MERGE_PATCH, json!({"a": 1})),
+        ] {
             let mut document = json!({});
-            Patch::parse(content_type, &body.to_string().into()).unwrap().0.apply(&mut document).unwrap();
+            Patch::parse(content_type, &body.to_string().into())
+                .unwrap()
+                .0
+                .apply(&mut document)
+                .unwrap();
             assert_eq!(document, json!({"a": 1}));
         }
     }
 
     fn document() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![Just(Value::Null), any::<bool>().prop_map(Value::from), (0..3).prop_map(Value::from)];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            (0..3).prop_map(Value::from)
+        ];
         leaf.prop_recursive(4, 24, 4, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-                prop::collection::btree_map("[a-c]", inner, 0..4).prop_map(|map| map.into_iter().collect()),
+                prop::collection::btree_map("[a-c]", inner, 0..4)
+                    .prop_map(|map| map.into_iter().collect()),
             ]
         })
     }
 
     fn object() -> impl Strategy<Value = Value> {
-        prop::collection::btree_map("[a-c]", document(), 0..4).prop_map(|map| map.into_iter().collect())
+        prop::collection::btree_map("[a-c]", document(), 0..4)
+            .prop_map(|map| map.into_iter().collect())
     }
 
     fn operation() -> impl Strategy<Value = Value> {
         let pointer = "(/([a-c]|-|-?[0-3])){0,4}";
-        let op = prop::sample::select(vec!["add", "remove", "replace", "move", "copy", "test", "other"]);
-        (op, pointer, pointer, document())
-            .prop_map(|(op, path, from, value)| json!({"op": op, "path": path, "from": from, "value": value}))
+        let op = prop::sample::select(vec![
+            "add", "remove", "replace", "move", "copy", "test", "other",
+        ]);
+        (op, pointer, pointer, document()).prop_map(
+            |(op, path, from, value)| json!({"op": op, "path": path, "from": from, "value": value}),
+        )
     }
 
     steersman_testkit::properties! {

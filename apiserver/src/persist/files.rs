@@ -1,7 +1,7 @@
-//! The files of a directory: their names, their beginning and their end.
+//! Files of the data directory: names, creation, permissions and the lock.
 
 use super::{
-    error::{Error, at},
+    error::{Error, io_error},
     record::HEADER,
 };
 use std::{
@@ -11,12 +11,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The files of a directory, by number.
+/// Files of the directory by number.
 #[derive(Default)]
 pub(super) struct Files {
     pub(super) snapshots: BTreeSet<u64>,
     pub(super) segments: BTreeSet<u64>,
-    /// Nothing in them counts.
+    /// Incomplete files, which are ignored.
     pub(super) unfinished: Vec<PathBuf>,
 }
 
@@ -26,7 +26,9 @@ impl Files {
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
             let name = entry.file_name();
-            let Some((number, kind)) = name.to_str().and_then(|name| name.split_once('.')) else { continue };
+            let Some((number, kind)) = name.to_str().and_then(|name| name.split_once('.')) else {
+                continue;
+            };
             let Ok(number) = number.parse() else { continue };
             match kind {
                 "snapshot" => _ = files.snapshots.insert(number),
@@ -49,9 +51,12 @@ pub(super) fn snapshot_path(dir: &Path, number: u64) -> PathBuf {
 
 pub(super) fn create_segment(dir: &Path, number: u64, fsync: bool) -> io::Result<File> {
     let unfinished = dir.join(format!("{number}.log.tmp"));
-    // One that a failure left, or the end of a process.
+    // A failure or a killed process may have left one.
     _ = fs::remove_file(&unfinished);
-    let mut segment = private().append(true).create_new(true).open(&unfinished)?;
+    let mut segment = private_file()
+        .append(true)
+        .create_new(true)
+        .open(&unfinished)?;
     segment.write_all(HEADER)?;
     if fsync {
         segment.sync_all()?;
@@ -60,9 +65,13 @@ pub(super) fn create_segment(dir: &Path, number: u64, fsync: bool) -> io::Result
     Ok(segment)
 }
 
-/// Remove what snapshot `number` makes needless.
+/// Removes the files that snapshot `number` replaces.
 pub(super) fn remove_before(dir: &Path, number: u64) -> io::Result<()> {
-    let Files { snapshots, segments, .. } = Files::list(dir)?;
+    let Files {
+        snapshots,
+        segments,
+        ..
+    } = Files::list(dir)?;
     for number in snapshots.range(..number) {
         fs::remove_file(snapshot_path(dir, *number))?;
     }
@@ -73,11 +82,12 @@ pub(super) fn remove_before(dir: &Path, number: u64) -> io::Result<()> {
 }
 
 pub(super) fn create_snapshot(unfinished: &Path) -> io::Result<File> {
-    private().create(true).truncate(true).open(unfinished)
+    private_file().create(true).truncate(true).open(unfinished)
 }
 
-/// What is stored may be secret: nobody else may read it, not even in a directory that was there before and lets others in.
-fn private() -> OpenOptions {
+/// Returns options that create files readable only by their owner, whatever the directory, because
+/// objects may be secret.
+fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true);
     #[cfg(unix)]
@@ -85,8 +95,8 @@ fn private() -> OpenOptions {
     options
 }
 
-/// A directory that is made here lets nobody else in.
-pub(super) fn make_dir(dir: &Path) -> io::Result<()> {
+/// Creates the directory, accessible only by its owner, unless it exists.
+pub(super) fn create_dir(dir: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -94,10 +104,10 @@ pub(super) fn make_dir(dir: &Path) -> io::Result<()> {
     builder.create(dir)
 }
 
-/// The right to use a directory.
+/// Exclusive lock of the directory.
 pub(super) struct Lock(File);
 
-/// Not left to the end of the file: a process that is being started may have it for a moment longer.
+// Unlocks explicitly, because a child process that is being started may still have the file open.
 impl Drop for Lock {
     fn drop(&mut self) {
         _ = self.0.unlock();
@@ -106,7 +116,11 @@ impl Drop for Lock {
 
 pub(super) fn lock(dir: &Path) -> Result<Lock, Error> {
     let path = dir.join("lock");
-    let file = private().create(true).truncate(false).open(&path).map_err(at(&path))?;
+    let file = private_file()
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(io_error(&path))?;
     match file.try_lock() {
         Ok(()) => Ok(Lock(file)),
         Err(TryLockError::WouldBlock) => Err(Error::Locked(dir.to_owned())),
@@ -114,7 +128,7 @@ pub(super) fn lock(dir: &Path) -> Result<Lock, Error> {
     }
 }
 
-/// Names are on the disk once the directory is.
+/// Syncs the directory, so that the names of its files are on disk.
 pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }

@@ -1,9 +1,9 @@
-//! What a directory restores to is told as text, `table key revision value` per object, and compared with what was written.
+//! Compares the restored state of directories, as one line of text per object, with the writes.
 
 mod processes;
 
 use super::*;
-use crate::store::{HistoryLimits, Refused, Store};
+use crate::store::{HistoryLimits, Store, WriteError};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::json;
@@ -14,9 +14,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-const LIMITS: HistoryLimits = HistoryLimits { changes: 1000, bytes: usize::MAX };
+const LIMITS: HistoryLimits = HistoryLimits {
+    changes: 1000,
+    bytes: usize::MAX,
+};
 
-/// A directory that is not there yet, and is gone at the end.
+/// Path of a directory that does not exist yet and is removed on drop.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -35,13 +38,15 @@ impl Dir {
         copy
     }
 
-    /// All but the lock's.
+    /// Returns the names of all files except the lock.
     fn names(&self) -> BTreeSet<String> {
-        let names = fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let names = fs::read_dir(&self.0)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.filter(|name| name != "lock").collect()
     }
 
-    /// A copy with one file's bytes exchanged.
+    /// Returns a copy in which one file has other content.
     fn with(&self, name: &str, bytes: &[u8]) -> Self {
         let copy = self.copy();
         fs::write(copy.0.join(name), bytes).unwrap();
@@ -62,10 +67,12 @@ impl Dir {
         Log::open(&self.0, Options::default())
     }
 
-    /// A store that goes on with what is there, and takes a snapshot when the log is longer than `least`.
-    fn store(&self, least: u64, fsync: bool) -> Store {
+    /// Opens the directory and returns a store that takes a snapshot when the log is larger than
+    /// `min_limit`.
+    fn store(&self, min_limit: u64, fsync: bool) -> Store {
         let (mut log, restored) = Log::open(&self.0, Options { fsync }).unwrap();
-        (log.least, log.limit) = (least, least);
+        log.min_limit = min_limit;
+        log.limit = min_limit;
         let store = Store::new(LIMITS, |_, _, _| true);
         store.restore(restored.revision, restored.objects.into_iter());
         store.set_log(log);
@@ -88,7 +95,7 @@ impl Drop for Dir {
 
 const TABLES: [&str; 3] = ["pods", "widgets.example.com", "leases.coordination.k8s.io"];
 
-/// The revision, and every object.
+/// Revision and all objects.
 type Dump = (u64, BTreeSet<String>);
 
 fn line(table: &str, object: &Object) -> String {
@@ -97,22 +104,38 @@ fn line(table: &str, object: &Object) -> String {
 }
 
 fn dump(restored: &Restored) -> Dump {
-    (restored.revision, restored.objects.iter().map(|(table, object)| line(table, object)).collect())
+    (
+        restored.revision,
+        restored
+            .objects
+            .iter()
+            .map(|(table, object)| line(table, object))
+            .collect(),
+    )
 }
 
 fn dump_store(store: &Store) -> Dump {
     let tables = TABLES.iter().flat_map(|table| {
-        let scan = store.scan(table, crate::store::Range::default(), None).unwrap();
-        scan.objects.iter().map(|object| line(table, object)).collect::<Vec<_>>()
+        let scan = store
+            .scan(table, crate::store::Range::default(), None)
+            .unwrap();
+        scan.objects
+            .iter()
+            .map(|object| line(table, object))
+            .collect::<Vec<_>>()
     });
     (store.revision(), tables.collect())
 }
 
 fn content(value: &str) -> Content {
-    Content::encode(json!({"metadata": {"name": "x", "labels": {"a": "b"}}, "value": value}).as_object().unwrap())
+    Content::encode(
+        json!({"metadata": {"name": "x", "labels": {"a": "b"}}, "value": value})
+            .as_object()
+            .unwrap(),
+    )
 }
 
-/// Put a value, remove an object, or drop a table.
+/// A change of the store.
 #[derive(Clone, Debug)]
 enum Op {
     Put(usize, u8, String),
@@ -132,18 +155,22 @@ fn key(number: u8) -> Key {
     Key::new("ns", &format!("o{number}"))
 }
 
-/// Whether it did something.
+/// Applies `op`, and returns whether it changed anything.
 fn apply(store: &Store, op: &Op) -> bool {
     let write = |table: usize, name: u8, content| {
-        let seen = store.get(TABLES[table], key(name).as_str()).map(|object| object.revision);
+        let seen = store
+            .get(TABLES[table], key(name).as_str())
+            .map(|object| object.revision);
         store.write(TABLES[table], &key(name), seen, content)
     };
     match op {
-        Op::Put(table, name, value) => write(*table, *name, Some(content(value))).map(|_| true).unwrap(),
+        Op::Put(table, name, value) => write(*table, *name, Some(content(value)))
+            .map(|_| true)
+            .unwrap(),
         Op::Remove(table, name) => match write(*table, *name, None) {
             Ok(_) => true,
-            Err(Refused::Moved) => false,
-            Err(refused) => panic!("{refused:?}"),
+            Err(WriteError::Conflict) => false,
+            Err(error) => panic!("{error:?}"),
         },
         Op::Drop(table) => {
             store.drop_table(TABLES[*table]).unwrap();
@@ -153,7 +180,7 @@ fn apply(store: &Store, op: &Op) -> bool {
     }
 }
 
-/// A directory with one segment of a few writes, and what it restores to after each.
+/// Writes one segment. Returns the directory and the state after each write.
 fn written(ops: &[Op]) -> (Dir, Vec<Dump>) {
     let dir = Dir::new();
     let store = dir.store(u64::MAX, false);
@@ -176,7 +203,7 @@ fn some_ops() -> Vec<Op> {
     ]
 }
 
-/// Where each record ends.
+/// Returns the end of each record.
 fn record_ends(bytes: &[u8]) -> Vec<usize> {
     let mut ends = vec![HEADER.len()];
     while let Some(size) = bytes[ends[ends.len() - 1]..].first_chunk::<4>() {
@@ -186,7 +213,7 @@ fn record_ends(bytes: &[u8]) -> Vec<usize> {
 }
 
 #[test]
-fn what_was_written_is_there_again_and_the_revision_goes_on() {
+fn a_reopened_directory_restores_the_objects_and_the_revision() {
     for fsync in [false, true] {
         let dir = Dir::new();
         assert_eq!(dir.restore(), (0, BTreeSet::new()));
@@ -194,21 +221,23 @@ fn what_was_written_is_there_again_and_the_revision_goes_on() {
         for op in some_ops() {
             apply(&store, &op);
         }
-        // The last write is a removal: only the log knows its revision.
+        // The revision of a removal is only in the log.
         apply(&store, &Op::Remove(0, 3));
         let expected = dump_store(&store);
         assert_eq!(expected.0, 7);
         drop(store);
         let store = dir.store(u64::MAX, fsync);
         assert_eq!(dump_store(&store), expected);
-        let change = store.write("pods", &key(1), None, Some(content("again"))).unwrap();
+        let change = store
+            .write("pods", &key(1), None, Some(content("again")))
+            .unwrap();
         assert_eq!(change.revision, 8);
         assert_eq!(store.get("pods", "ns/o1").unwrap().label("a"), Some("b"));
     }
 }
 
 #[test]
-fn a_dropped_table_does_not_come_back() {
+fn a_dropped_table_is_not_restored() {
     let dir = Dir::new();
     let store = dir.store(u64::MAX, false);
     apply(&store, &Op::Put(0, 1, "old".to_owned()));
@@ -220,15 +249,18 @@ fn a_dropped_table_does_not_come_back() {
 }
 
 #[test]
-fn the_directory_is_for_its_owner_only() {
+fn a_created_directory_is_private_to_its_owner() {
     use std::os::unix::fs::PermissionsExt;
     let dir = Dir::new();
     drop(dir.open().unwrap());
-    assert_eq!(fs::metadata(&dir.0).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(
+        fs::metadata(&dir.0).unwrap().permissions().mode() & 0o777,
+        0o700
+    );
 }
 
 #[test]
-fn in_a_directory_of_everybody_the_files_are_still_for_their_owner_only() {
+fn files_are_private_to_their_owner_even_in_a_readable_directory() {
     use std::os::unix::fs::PermissionsExt;
     let dir = Dir::new();
     fs::create_dir(&dir.0).unwrap();
@@ -237,23 +269,34 @@ fn in_a_directory_of_everybody_the_files_are_still_for_their_owner_only() {
     log.snapshot(1, [].into_iter());
     await_snapshot(&dir, 2);
     for name in dir.names().into_iter().chain(["lock".to_owned()]) {
-        assert_eq!(fs::metadata(dir.0.join(&name)).unwrap().permissions().mode() & 0o777, 0o600, "{name}");
+        assert_eq!(
+            fs::metadata(dir.0.join(&name))
+                .unwrap()
+                .permissions()
+                .mode()
+                & 0o777,
+            0o600,
+            "{name}"
+        );
     }
 }
 
 #[test]
-fn two_cannot_have_one_directory() {
+fn a_directory_can_be_opened_only_once_at_a_time() {
     let dir = Dir::new();
     let first = dir.open().unwrap();
     let error = dir.open().err().unwrap();
     assert!(matches!(error, Error::Locked(_)));
-    assert!(error.to_string().contains("give another --data-dir"), "{error}");
+    assert!(
+        error.to_string().contains("choose another --data-dir"),
+        "{error}"
+    );
     drop(first);
     dir.open().unwrap();
 }
 
 #[test]
-fn a_file_is_not_a_directory() {
+fn opening_a_file_as_the_directory_fails() {
     let dir = Dir::new();
     fs::create_dir(&dir.0).unwrap();
     let file = dir.0.join("file");
@@ -261,19 +304,24 @@ fn a_file_is_not_a_directory() {
     for path in [file.clone(), file.join("below")] {
         let error = Log::open(&path, Options::default()).err().unwrap();
         assert!(matches!(error, Error::Io(..)));
-        assert!(error.to_string().contains("--data-dir has to be a directory"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("--data-dir has to be a directory"),
+            "{error}"
+        );
     }
 }
 
 #[test]
-fn a_file_of_another_version_is_refused_and_left_alone() {
+fn a_file_of_another_version_is_rejected_and_not_changed() {
     let (dir, _) = written(&some_ops());
     let mut bytes = dir.read("1.log");
     bytes[14] = b'2';
     let other = dir.with("1.log", &bytes);
     let error = other.open().err().unwrap();
     assert!(matches!(&error, Error::Foreign(path) if path.ends_with("1.log")));
-    assert!(error.to_string().contains("use the version that did"), "{error}");
+    assert!(error.to_string().contains("use that version"), "{error}");
     assert_eq!(other.read("1.log"), bytes);
 }
 
@@ -289,13 +337,13 @@ fn a_flipped_bit_in_the_last_record_drops_that_record() {
         let damaged = dir.with("1.log", &bytes);
         let (_log, restored) = damaged.open().unwrap();
         assert_eq!(dump(&restored), states[states.len() - 2], "byte {at}");
-        assert!(restored.note.unwrap().contains("were dropped"));
+        assert!(restored.recovery_note.unwrap().contains("were dropped"));
         assert_eq!(damaged.read("1.log").len(), last);
     }
 }
 
 #[test]
-fn a_flipped_bit_before_the_last_record_is_an_error_that_says_where_and_what_to_do() {
+fn a_flipped_bit_before_the_last_record_is_an_error_with_its_offset_and_the_fix() {
     let (dir, states) = written(&some_ops());
     let good = dir.read("1.log");
     let ends = record_ends(&good);
@@ -305,10 +353,17 @@ fn a_flipped_bit_before_the_last_record_is_an_error_that_says_where_and_what_to_
         let damaged = dir.with("1.log", &bytes);
         let error = damaged.open().err().unwrap();
         let start = *ends.iter().rfind(|end| **end <= at).unwrap();
-        assert!(matches!(&error, Error::Damaged(path, offset) if path.ends_with("1.log") && *offset == start as u64));
-        assert!(error.to_string().contains(&format!("cut the file to {start} bytes")), "{error}");
-        assert_eq!(damaged.read("1.log"), bytes, "it was left alone");
-        // What it says helps.
+        assert!(
+            matches!(&error, Error::Damaged(path, offset) if path.ends_with("1.log") && *offset == start as u64)
+        );
+        assert!(
+            error
+                .to_string()
+                .contains(&format!("truncate the file to {start} bytes")),
+            "{error}"
+        );
+        assert_eq!(damaged.read("1.log"), bytes, "the file was changed");
+        // The fix that the error suggests works.
         bytes.truncate(start);
         let cut = ends.iter().position(|end| *end == start).unwrap();
         assert_eq!(dir.with("1.log", &bytes).restore(), states[cut]);
@@ -316,16 +371,20 @@ fn a_flipped_bit_before_the_last_record_is_an_error_that_says_where_and_what_to_
 }
 
 #[test]
-fn a_segment_that_is_not_the_last_has_no_torn_end() {
+fn an_incomplete_end_is_an_error_in_all_but_the_last_segment() {
     let (dir, states) = written(&some_ops());
     let first = dir.read("1.log");
     let both = dir.with("2.log", HEADER);
     assert_eq!(both.copy().restore(), states[states.len() - 1]);
-    let error = both.with("1.log", &first[..first.len() - 1]).open().err().unwrap();
+    let error = both
+        .with("1.log", &first[..first.len() - 1])
+        .open()
+        .err()
+        .unwrap();
     assert!(matches!(error, Error::Damaged(path, _) if path.ends_with("1.log")));
     let error = both.without("1.log").open().err().unwrap();
     assert!(matches!(&error, Error::Missing(path) if path.ends_with("1.log")));
-    assert!(error.to_string().contains("put it back"), "{error}");
+    assert!(error.to_string().contains("restore it"), "{error}");
 }
 
 steersman_testkit::properties! {
@@ -343,8 +402,8 @@ steersman_testkit::properties! {
             let (log, restored) = cut.open().unwrap();
             let whole = ends.iter().filter(|end| **end <= size).count().max(1);
             prop_assert_eq!(&dump(&restored), &states[whole - 1], "{} of {} bytes", size, bytes.len());
-            prop_assert_eq!(restored.note.is_some(), size != 0 && !ends.contains(&size));
-            // It goes on from there.
+            prop_assert_eq!(restored.recovery_note.is_some(), size != 0 && !ends.contains(&size));
+            // Writing continues from there.
             drop(log);
             let store = cut.store(u64::MAX, false);
             apply(&store, &Op::Put(0, 9, "next".to_owned()));
@@ -370,7 +429,7 @@ steersman_testkit::properties! {
     }
 }
 
-/// Wait for a snapshot to be there, and for what it replaces to be gone.
+/// Waits until a snapshot exists and the files that it replaces are removed.
 fn await_snapshot(dir: &Dir, number: u64) {
     let deadline = Instant::now() + Duration::from_secs(10);
     let expected = BTreeSet::from([format!("{number}.log"), format!("{number}.snapshot")]);
@@ -383,7 +442,7 @@ fn await_snapshot(dir: &Dir, number: u64) {
 #[test]
 fn a_crash_at_any_step_of_a_snapshot_loses_nothing() {
     let dir = Dir::new();
-    // A first snapshot, so that there is an old one to replace.
+    // A first snapshot, so that there is an older one to replace.
     let store = dir.store(0, false);
     apply(&store, &Op::Put(0, 7, "oldest".to_owned()));
     await_snapshot(&dir, 2);
@@ -397,7 +456,7 @@ fn a_crash_at_any_step_of_a_snapshot_loses_nothing() {
     let before = dump_store(&store);
     drop(store);
     let old = dir.copy();
-    // The write that begins the snapshot is the last one of the old segment.
+    // The write that starts the snapshot is the last one of the old segment.
     let store = dir.store(0, false);
     apply(&store, &Op::Remove(0, 7));
     let expected = dump_store(&store);
@@ -405,71 +464,115 @@ fn a_crash_at_any_step_of_a_snapshot_loses_nothing() {
     drop(store);
 
     assert_eq!(old.restore(), before);
-    // What the old segment was when the new one began.
+    // The old segment as it was when the new one was created.
     let (mut log, _) = old.open().unwrap();
     log.append("pods", &key(7), expected.0, None).unwrap();
     drop(log);
     let snapshot = dir.read("3.snapshot");
     let step = |name: &str, state: &Dir| {
         assert_eq!(state.restore(), expected, "{name}");
-        assert!(state.names().iter().all(|name| !name.ends_with("tmp")), "{name}: {:?}", state.names());
-        // And once more, after whatever opening has changed.
+        assert!(
+            state.names().iter().all(|name| !name.ends_with("tmp")),
+            "{name}: {:?}",
+            state.names()
+        );
+        // Opening may have changed files, so open once more.
         assert_eq!(state.restore(), expected, "{name}, again");
     };
-    step("nothing yet", &old.copy());
+    step("before the snapshot", &old.copy());
     for size in 0..=HEADER.len() {
-        step("the segment is being made", &old.with("3.log.tmp", &HEADER[..size]));
+        step(
+            "segment partly written",
+            &old.with("3.log.tmp", &HEADER[..size]),
+        );
     }
     let rotated = old.with("3.log", HEADER);
-    step("the segment is made", &rotated.copy());
+    step("segment written", &rotated.copy());
     for size in 0..=snapshot.len() {
-        step("the snapshot is being written", &rotated.with("3.snapshot.tmp", &snapshot[..size]));
+        step(
+            "snapshot partly written",
+            &rotated.with("3.snapshot.tmp", &snapshot[..size]),
+        );
     }
     let renamed = rotated.with("3.snapshot", &snapshot);
-    step("the snapshot is written", &renamed.copy());
-    step("the old snapshot is removed", &renamed.without("2.snapshot"));
-    step("the old segment is removed", &renamed.without("2.log"));
-    step("all is done", &renamed.without("2.log").without("2.snapshot"));
+    step("snapshot written", &renamed.copy());
+    step("old snapshot removed", &renamed.without("2.snapshot"));
+    step("old segment removed", &renamed.without("2.log"));
+    step("complete", &renamed.without("2.log").without("2.snapshot"));
 
     for size in 0..snapshot.len() {
-        let error = renamed.with("3.snapshot", &snapshot[..size]).open().err().unwrap();
+        let error = renamed
+            .with("3.snapshot", &snapshot[..size])
+            .open()
+            .err()
+            .unwrap();
         assert!(matches!(&error, Error::DamagedSnapshot(path) if path.ends_with("3.snapshot")));
-        assert!(error.to_string().contains("put back a copy"), "{error}");
+        assert!(error.to_string().contains("restore a copy"), "{error}");
     }
 }
 
 #[test]
-fn writes_while_a_snapshot_is_written_are_not_in_it_and_not_lost() {
+fn writes_during_a_snapshot_are_not_lost() {
     let dir = Dir::new();
     let store = dir.store(2000, false);
     for number in 0..400u32 {
         let table = number as usize % 3;
-        apply(&store, &Op::Put(table, (number % 50) as u8, format!("value {number}")));
+        apply(
+            &store,
+            &Op::Put(table, (number % 50) as u8, format!("value {number}")),
+        );
         apply(&store, &Op::Remove(table, (number % 7) as u8));
     }
     let expected = dump_store(&store);
     drop(store);
-    assert!(dir.names().iter().any(|name| name.ends_with(".snapshot")), "{:?}", dir.names());
+    assert!(
+        dir.names().iter().any(|name| name.ends_with(".snapshot")),
+        "{:?}",
+        dir.names()
+    );
     assert_eq!(dir.restore(), expected);
 }
 
 #[test]
-fn a_write_that_fails_changes_nothing_and_nothing_is_taken_after_garbage() {
+fn a_failed_write_changes_nothing_and_if_not_undone_blocks_further_writes() {
     let dir = Dir::new();
     let (mut log, _) = dir.open().unwrap();
-    log.append("pods", &key(1), 2, Some(&content("good"))).unwrap();
-    let segment = std::mem::replace(&mut log.segment, OpenOptions::new().append(true).open("/dev/full").unwrap());
-    let store = Store::new(HistoryLimits { changes: 10, ..LIMITS }, |_, _, _| true);
+    log.append("pods", &key(1), 2, Some(&content("good")))
+        .unwrap();
+    let segment = std::mem::replace(
+        &mut log.segment,
+        OpenOptions::new().append(true).open("/dev/full").unwrap(),
+    );
+    let store = Store::new(
+        HistoryLimits {
+            changes: 10,
+            ..LIMITS
+        },
+        |_, _, _| true,
+    );
     store.create_table(&"pods".into());
     store.set_log(log);
-    let refused = store.write("pods", &key(2), None, Some(content("bad"))).unwrap_err();
-    assert!(matches!(refused, Refused::Log(error) if error.kind() == io::ErrorKind::StorageFull));
-    assert_eq!((store.revision(), store.get("pods", "ns/o2").is_none()), (1, true));
-    // That it cannot be cut back is for good, even if the disk has room again.
-    let refused = store.write("pods", &key(2), None, Some(content("bad"))).unwrap_err();
-    assert!(matches!(refused, Refused::Log(error) if error.to_string().contains("start again")));
+    let error = store
+        .write("pods", &key(2), None, Some(content("bad")))
+        .unwrap_err();
+    assert!(matches!(error, WriteError::Log(error) if error.kind() == io::ErrorKind::StorageFull));
+    assert_eq!(
+        (store.revision(), store.get("pods", "ns/o2").is_none()),
+        (1, true)
+    );
+    // It cannot be undone, so the log rejects further writes even if the disk has space again.
+    let error = store
+        .write("pods", &key(2), None, Some(content("bad")))
+        .unwrap_err();
+    assert!(
+        matches!(error, WriteError::Log(error) if error.to_string().contains("restart the server"))
+    );
     assert!(store.drop_table("pods").is_err());
-    assert!(store.scan("pods", crate::store::Range::default(), None).is_ok());
+    assert!(
+        store
+            .scan("pods", crate::store::Range::default(), None)
+            .is_ok()
+    );
     drop((store, segment));
     assert_eq!(dir.restore().1.len(), 1);
 }
@@ -478,7 +581,7 @@ fn a_write_that_fails_changes_nothing_and_nothing_is_taken_after_garbage() {
 fn a_snapshot_that_cannot_be_written_loses_nothing() {
     let dir = Dir::new();
     let store = dir.store(0, false);
-    // In the way of the new segment.
+    // Prevents the creation of the new segment.
     fs::create_dir(dir.0.join("2.log.tmp")).unwrap();
     apply(&store, &Op::Put(0, 1, "a".to_owned()));
     apply(&store, &Op::Put(0, 2, "b".to_owned()));

@@ -1,40 +1,54 @@
-//! New objects.
+//! Creation of objects.
 
-use super::{Answer, Call, meta_mut, meta_text};
+use super::{ResourceRequest, ResponseObject, meta_mut, meta_text};
 use crate::{
     admission::Operation,
-    builtin::Needs,
+    builtin::Dependencies,
     catalog::NAMESPACES,
     meta,
     object::{Head, Object},
     resource::Generation,
     status::{Cause, Failure, Result},
-    store::{Guard, Refused},
+    store::{Precondition, WriteError},
 };
 use serde_json::Value;
 use std::sync::Arc;
 
-/// So often a generated name may be taken.
+/// Maximum number of attempts to generate a name that does not exist.
 const NAME_ATTEMPTS: usize = 8;
 
-/// What only the server may say of an object.
-const OWNED: [&str; 5] =
-    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"];
+/// Metadata that only the server sets.
+const SERVER_SET: [&str; 5] = [
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "resourceVersion",
+];
 
-impl Call<'_> {
-    /// Store a new object.
-    pub(crate) fn create(&mut self, mut object: Value) -> Result<Answer> {
-        // What is no number is none.
-        if meta_text(&object, "resourceVersion").parse().is_ok_and(|version: u64| version > 0) {
-            return Err(Failure::new(500, None, "resourceVersion should not be set on objects to be created"));
+impl ResourceRequest<'_> {
+    /// Creates an object.
+    pub(crate) fn create(&mut self, mut object: Value) -> Result<ResponseObject> {
+        // As in kube-apiserver, a value that is not a number is ignored.
+        if meta_text(&object, "resourceVersion")
+            .parse()
+            .is_ok_and(|version: u64| version > 0)
+        {
+            return Err(Failure::new(
+                500,
+                None,
+                "resourceVersion should not be set on objects to be created",
+            ));
         }
-        let mut namespace = self.open_namespace(&object)?;
+        let mut namespace = self.active_namespace(&object)?;
         let meta = meta_mut(&mut object);
-        for field in OWNED {
+        for field in SERVER_SET {
             meta.remove(field);
         }
-        // A type without generations leaves what it is told.
-        if self.served.strategy().generation != Generation::None || meta.get("generation") == Some(&0.into()) {
+        // Kinds without generations keep the value of the request.
+        if self.served.strategy().generation != Generation::None
+            || meta.get("generation") == Some(&0.into())
+        {
             meta.remove("generation");
         }
         let name = meta_text(&object, "name").to_owned();
@@ -45,41 +59,63 @@ impl Call<'_> {
             self.generate_name(&mut object, &base);
         }
         let name = meta_text(&object, "name").to_owned();
-        self.warnings.extend(meta::dedupe_owner_references(&mut object, false));
+        self.warnings
+            .extend(meta::dedupe_owner_references(&mut object, false));
         self.prepare_create(&mut object);
         let core = self.core;
-        let _allocating = (self.served.strategy().needs == Needs::Addresses).then(|| core.allocation.lock());
-        self.settle(&name, &mut object, None)?;
+        let _allocating = (self.served.strategy().dependencies == Dependencies::Addresses)
+            .then(|| core.allocation.lock());
+        self.fill_from_other_objects(&name, &mut object, None)?;
         self.validate(&name, &object, None)?;
         if self.served.strategy().custom {
-            self.warnings.extend(meta::finalizer_warnings(&object, None));
+            self.warnings
+                .extend(meta::finalizer_warnings(&object, None));
         }
         self.warnings.extend((self.served.strategy().warn)(&object));
-        self.core.admission.run_validating(&self.review(Operation::Create, &name, None), Some(&object))?;
+        self.core
+            .admission
+            .run_validating(&self.review(Operation::Create, &name, None), Some(&object))?;
         if self.options.dry_run {
             return match self.find(&name) {
-                Some(_) => Err(self.taken(&name)),
-                None => Ok(Answer::Value(object)),
+                Some(_) => Err(self.already_exists(&name)),
+                None => Ok(ResponseObject::Value(object)),
             };
         }
         let mut attempts = 0;
         while attempts < NAME_ATTEMPTS {
             let name = meta_text(&object, "name");
-            let (key, content) = (self.key(name), Some(self.encode(&object)?));
-            let guard = namespace.as_deref().map(|object| Guard { table: NAMESPACES, object });
-            match self.core.store.write_guarded(&self.served.table, &key, None, content, guard) {
-                Ok(change) => return Ok(change.after.clone().map_or(Answer::Value(object), Answer::Stored)),
-                // Something happened to the namespace: is it still there to stay?
-                Err(Refused::Guard) => namespace = self.open_namespace(&object)?,
-                Err(Refused::Moved) if generated => {
+            let key = self.key(name);
+            let content = Some(self.encode(&object)?);
+            let precondition = namespace.as_deref().map(|object| Precondition {
+                table: NAMESPACES,
+                object,
+            });
+            match self.core.store.write_with_precondition(
+                &self.served.table,
+                &key,
+                None,
+                content,
+                precondition,
+            ) {
+                Ok(change) => {
+                    return Ok(change
+                        .after
+                        .clone()
+                        .map_or(ResponseObject::Value(object), ResponseObject::Stored));
+                }
+                // The namespace has changed, so check again that it is not terminating.
+                Err(WriteError::PreconditionFailed) => {
+                    namespace = self.active_namespace(&object)?;
+                }
+                Err(WriteError::Conflict) if generated => {
                     attempts += 1;
                     self.generate_name(&mut object, &base);
                 }
-                Err(Refused::Moved) => return Err(self.taken(name)),
-                Err(refused) => return Err(self.refused(name, &refused)),
+                Err(WriteError::Conflict) => return Err(self.already_exists(name)),
+                Err(error) => return Err(self.write_failure(name, &error)),
             }
         }
-        let mut failure = self.taken(meta_text(&object, "name"));
+        let mut failure = self.already_exists(meta_text(&object, "name"));
         if let Some(details) = &mut failure.details {
             details.retry_after_seconds = Some(1);
         }
@@ -101,14 +137,17 @@ impl Call<'_> {
         }
         let meta = meta_mut(object);
         meta.insert("uid".into(), self.core.uid().into());
-        meta.insert("creationTimestamp".into(), self.core.clock.timestamp().into());
+        meta.insert(
+            "creationTimestamp".into(),
+            self.core.clock.timestamp().into(),
+        );
         if strategy.generation != Generation::None {
             meta.insert("generation".into(), 1.into());
         }
         self.prepare(object, None);
     }
 
-    fn taken(&self, name: &str) -> Box<Failure> {
+    fn already_exists(&self, name: &str) -> Box<Failure> {
         let resource = &self.served.resource;
         let mut failure = Failure::already_exists(&resource.group, &resource.plural, name);
         let existing = self.find(name).map(|object| self.served.decode(&object));
@@ -118,8 +157,10 @@ impl Call<'_> {
         failure
     }
 
-    /// The namespace of a new object: one that is there, and is to stay. `None` if the object has none.
-    fn open_namespace(&self, object: &Value) -> Result<Option<Arc<Object>>> {
+    /// Returns the namespace of a new object, `None` for a cluster-scoped one.
+    ///
+    /// Errors: the namespace does not exist or is terminating.
+    fn active_namespace(&self, object: &Value) -> Result<Option<Arc<Object>>> {
         if self.namespace.is_empty() {
             return Ok(None);
         }
@@ -130,11 +171,16 @@ impl Call<'_> {
             return Ok(Some(namespace));
         }
         let resource = &self.served.resource;
-        let why =
-            format!("unable to create new content in namespace {} because it is being terminated", self.namespace);
+        let reason = format!(
+            "unable to create new content in namespace {} because it is being terminated",
+            self.namespace
+        );
         let names = ["name", "generateName"].map(|field| meta_text(object, field));
-        let name = names.into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown");
-        let mut failure = Failure::forbidden(&resource.group, &resource.plural, name, why);
+        let name = names
+            .into_iter()
+            .find(|name| !name.is_empty())
+            .unwrap_or("Unknown");
+        let mut failure = Failure::forbidden(&resource.group, &resource.plural, name, reason);
         let cause = Cause {
             reason: "NamespaceTerminating",
             message: format!("namespace {} is being terminated", self.namespace),
@@ -148,5 +194,6 @@ impl Call<'_> {
 }
 
 fn is_terminating(namespace: &Object) -> bool {
-    namespace.mentions(b"\"deletionTimestamp\"") && super::is_deleting(&Value::Object(namespace.decode(&Head::bare())))
+    namespace.mentions(b"\"deletionTimestamp\"")
+        && super::is_deleting(&Value::Object(namespace.decode(&Head::bare())))
 }

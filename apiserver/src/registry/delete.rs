@@ -1,14 +1,17 @@
-//! Deletion: at once, or marked and held back by finalizers and grace.
+//! Deletion: immediately, or by a deletion timestamp while finalizers or a grace period remain.
 
-use super::{Answer, Call, bump_generation, finalizers, grace_seconds, is_deleting, may_go, meta_mut, meta_text};
+use super::{
+    ResourceRequest, ResponseObject, bump_generation, finalizers, grace_seconds, is_deleting,
+    is_removable, meta_mut, meta_text,
+};
 use crate::{
     admission::{Operation, Review},
     catalog::{DEFINITIONS, NAMESPACES},
-    clock::timestamp,
+    clock::format_timestamp,
     http::query::Query,
     object::Object,
     status::{Failure, FieldError, Result},
-    store::Refused,
+    store::WriteError,
     warnings::Warnings,
 };
 use jiff::Timestamp;
@@ -16,14 +19,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 
-/// Holds an owner until its dependents are gone.
+/// Finalizer that keeps an owner until its dependents are deleted.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
-/// Holds an owner until its dependents have let go of it.
+/// Finalizer that keeps an owner until its dependents no longer refer to it.
 pub(crate) const ORPHAN: &str = "orphan";
-/// Holds a definition until its objects are gone.
+/// Finalizer that keeps a CRD until its objects are deleted.
 pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// How an object is to be deleted.
+/// Options of a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeleteOptions {
     grace: Option<u64>,
@@ -31,14 +34,15 @@ pub(crate) struct DeleteOptions {
     uid: Option<String>,
     resource_version: Option<String>,
     pub(crate) dry_run: bool,
-    /// It was said in the old way that dependents go, too: who says so wants to know whether the object is gone already.
-    pub(crate) asks_whether_gone: bool,
+    /// The request has `orphanDependents: false`. It is answered with 202 unless the object is
+    /// gone.
+    pub(crate) reports_pending: bool,
 }
 
-/// Options as a body has them. Those of another type are refused: an object must not go because nobody understood when not to.
+/// Options in a body. A value of the wrong type is an error, so that a condition is never ignored.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Given {
+struct DeleteOptionsBody {
     api_version: Option<String>,
     kind: Option<String>,
     grace_period_seconds: Option<i64>,
@@ -55,7 +59,7 @@ struct Preconditions {
     resource_version: Option<String>,
 }
 
-/// What becomes of the objects that it owns.
+/// Propagation of a deletion to dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Policy {
     Background,
@@ -64,22 +68,32 @@ enum Policy {
 }
 
 impl DeleteOptions {
-    /// From the body, or if there is none from the query: never from both.
+    /// Parses the body, or the query if there is none. The two are not combined.
     pub(crate) fn parse(body: Option<&Value>, query: &Query) -> Result<Self> {
         let Some(body) = body else {
             return Self::build(
-                query.get("gracePeriodSeconds").map(|seconds| number(seconds, "gracePeriodSeconds")).transpose()?,
+                query
+                    .get("gracePeriodSeconds")
+                    .map(|seconds| parse_integer(seconds, "gracePeriodSeconds"))
+                    .transpose()?,
                 query.get("propagationPolicy"),
                 query.flag("orphanDependents"),
                 &query.all("dryRun").collect::<Vec<_>>(),
             );
         };
         if !body.is_object() {
-            return Err(Failure::bad_request("couldn't get version/kind; json parse error: not an object"));
+            return Err(Failure::bad_request(
+                "couldn't get version/kind; json parse error: not an object",
+            ));
         }
-        let body = Given::deserialize(body)
-            .map_err(|error| Failure::bad_request(format!("json: cannot unmarshal DeleteOptions: {error}")))?;
-        if let Some(kind) = body.kind.as_deref().filter(|kind| !matches!(*kind, "" | "DeleteOptions")) {
+        let body = DeleteOptionsBody::deserialize(body).map_err(|error| {
+            Failure::bad_request(format!("json: cannot unmarshal DeleteOptions: {error}"))
+        })?;
+        if let Some(kind) = body
+            .kind
+            .as_deref()
+            .filter(|kind| !matches!(*kind, "" | "DeleteOptions"))
+        {
             let version = body.api_version.as_deref().unwrap_or_default();
             return Err(Failure::bad_request(format!(
                 "no kind \"{kind}\" is registered for version \"{version}\" in scheme \"pkg/runtime/scheme.go:111\""
@@ -94,68 +108,109 @@ impl DeleteOptions {
             &dry_run,
         )?;
         let expected = body.preconditions.unwrap_or_default();
-        Ok(Self { uid: expected.uid, resource_version: expected.resource_version, ..options })
+        Ok(Self {
+            uid: expected.uid,
+            resource_version: expected.resource_version,
+            ..options
+        })
     }
 
-    fn build(grace: Option<i64>, policy: Option<&str>, orphan: Option<bool>, dry_run: &[&str]) -> Result<Self> {
+    fn build(
+        grace: Option<i64>,
+        policy: Option<&str>,
+        orphan: Option<bool>,
+        dry_run: &[&str],
+    ) -> Result<Self> {
         let mut errors = Vec::new();
         if policy.is_some() && orphan.is_some() {
-            let why = "orphanDependents and deletionPropagation cannot be both set";
-            errors.push(FieldError::invalid("propagationPolicy", &policy.into(), why));
+            let reason = "orphanDependents and deletionPropagation cannot be both set";
+            errors.push(FieldError::invalid(
+                "propagationPolicy",
+                &policy.into(),
+                reason,
+            ));
         }
         let policy = match policy {
-            None => orphan.map(|orphan| if orphan { Policy::Orphan } else { Policy::Background }),
+            None => orphan.map(|orphan| {
+                if orphan {
+                    Policy::Orphan
+                } else {
+                    Policy::Background
+                }
+            }),
             Some("Background") => Some(Policy::Background),
             Some("Foreground") => Some(Policy::Foreground),
             Some("Orphan") => Some(Policy::Orphan),
             Some(other) => {
                 let supported = ["Foreground", "Background", "Orphan", "nil"];
-                errors.push(FieldError::not_supported("propagationPolicy", &other.into(), supported));
+                errors.push(FieldError::not_supported(
+                    "propagationPolicy",
+                    &other.into(),
+                    supported,
+                ));
                 None
             }
         };
         if dry_run.iter().any(|value| *value != "All") {
-            errors.push(FieldError::not_supported("dryRun", &dry_run.into(), ["All"]));
+            errors.push(FieldError::not_supported(
+                "dryRun",
+                &dry_run.into(),
+                ["All"],
+            ));
         }
         if !errors.is_empty() {
             return Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", errors));
         }
         Ok(Self {
-            // A negative grace counts as one second, as in the real server.
+            // A negative grace period counts as one second, as in kube-apiserver.
             grace: grace.map(|seconds| u64::try_from(seconds).unwrap_or(1)),
             policy,
             dry_run: !dry_run.is_empty(),
-            asks_whether_gone: orphan == Some(false),
+            reports_pending: orphan == Some(false),
             ..Self::default()
         })
     }
 }
 
-/// The rest of a namespace's status stays.
-fn put_phase(object: &mut Value, phase: &str) {
+/// Sets the phase of a namespace.
+fn set_phase(object: &mut Value, phase: &str) {
     if !object["status"].is_object() {
         object["status"] = json!({});
     }
     object["status"]["phase"] = phase.into();
 }
 
-fn number(text: &str, field: &str) -> Result<i64> {
-    text.parse().map_err(|_| Failure::bad_request(format!("strconv.ParseInt: {field} is not a whole number")))
+fn parse_integer(text: &str, field: &str) -> Result<i64> {
+    text.parse().map_err(|_| {
+        Failure::bad_request(format!("strconv.ParseInt: {field} is not a whole number"))
+    })
 }
 
-/// Deletion began then, and is given so many seconds.
+/// Sets the deletion timestamp and the grace period of a deletion that began at `began`.
 fn set_deletion(object: &mut Value, began: Timestamp, grace: u64) {
-    // No longer than there are times: a later deletion has to find its way back from the end to the beginning.
-    let grace = grace.min(Timestamp::MAX.duration_since(began).unsigned_abs().as_secs());
-    let end = began.saturating_add(Duration::from_secs(grace)).unwrap_or(Timestamp::MAX);
+    // Limited so that `began` can be computed back from the timestamp.
+    let grace = grace.min(
+        Timestamp::MAX
+            .duration_since(began)
+            .unsigned_abs()
+            .as_secs(),
+    );
+    let end = began
+        .saturating_add(Duration::from_secs(grace))
+        .unwrap_or(Timestamp::MAX);
     let meta = meta_mut(object);
-    meta.insert("deletionTimestamp".into(), timestamp(end).into());
+    meta.insert("deletionTimestamp".into(), format_timestamp(end).into());
     meta.insert("deletionGracePeriodSeconds".into(), grace.into());
 }
 
-impl Call<'_> {
-    /// Delete an object: now, which is then true, or once nothing holds it back.
-    pub(crate) fn delete(&mut self, name: &str, options: &DeleteOptions) -> Result<(Answer, bool)> {
+impl ResourceRequest<'_> {
+    /// Deletes an object. Returns `true` if it is gone, `false` if finalizers or a grace period
+    /// remain.
+    pub(crate) fn delete(
+        &mut self,
+        name: &str,
+        options: &DeleteOptions,
+    ) -> Result<(ResponseObject, bool)> {
         loop {
             if let Some(answer) = self.try_delete(name, options)? {
                 return Ok(answer);
@@ -163,49 +218,74 @@ impl Call<'_> {
         }
     }
 
-    /// `None` if somebody else was faster.
-    fn try_delete(&mut self, name: &str, options: &DeleteOptions) -> Result<Option<(Answer, bool)>> {
+    /// Returns `None` after a conflict with another write.
+    fn try_delete(
+        &mut self,
+        name: &str,
+        options: &DeleteOptions,
+    ) -> Result<Option<(ResponseObject, bool)>> {
         let mut existing = self.find(name).ok_or_else(|| self.not_found(name))?;
         let old = self.served.decode(&existing);
         self.check_delete_preconditions(name, options, &old)?;
         self.check_deletable(name)?;
         let dry_run = options.dry_run || self.options.dry_run;
-        let review = Review { dry_run, ..self.review(Operation::Delete, name, Some(&old)) };
+        let review = Review {
+            dry_run,
+            ..self.review(Operation::Delete, name, Some(&old))
+        };
         self.core.admission.run_validating(&review, None)?;
-        let new = self.marked(&old, options);
-        let gone = may_go(&new);
+        let new = self.with_deletion_mark(&old, options);
+        let gone = is_removable(&new);
         let graceful = self.served.strategy().grace.is_some();
         let last = if graceful { &new } else { &old };
         if dry_run {
-            let answer = if gone { self.deleted(name, last.clone(), None) } else { Answer::Value(new) };
+            let answer = if gone {
+                self.deleted(name, last.clone(), None)
+            } else {
+                ResponseObject::Value(new)
+            };
             return Ok(Some((answer, gone)));
         }
         let write = |existing: &Object, content| {
             let seen = Some(existing.revision);
-            match self.core.store.write(&self.served.table, &existing.key, seen, content) {
+            match self
+                .core
+                .store
+                .write(&self.served.table, &existing.key, seen, content)
+            {
                 Ok(change) => Ok(Some(change)),
-                Err(Refused::Moved) => Ok(None),
-                Err(refused) => Err(self.refused(name, &refused)),
+                Err(WriteError::Conflict) => Ok(None),
+                Err(error) => Err(self.write_failure(name, &error)),
             }
         };
-        // Those that are given time are marked even if that is none: who watches them sees it.
+        // Kinds with a grace period get a deletion timestamp even if the period is zero, so watches
+        // show it.
         if !gone || graceful {
             let content = self.encode(&new)?;
             if content != *existing.content() {
-                let Some(change) = write(&existing, Some(content))? else { return Ok(None) };
-                let Some(marked) = change.after.clone() else { return Ok(None) };
+                let Some(change) = write(&existing, Some(content))? else {
+                    return Ok(None);
+                };
+                let Some(marked) = change.after.clone() else {
+                    return Ok(None);
+                };
                 existing = marked;
             }
         }
         if !gone {
-            return Ok(Some((Answer::Stored(existing), false)));
+            return Ok(Some((ResponseObject::Stored(existing), false)));
         }
-        let Some(change) = write(&existing, None)? else { return Ok(None) };
-        Ok(Some((self.deleted(name, last.clone(), Some(change.revision)), true)))
+        let Some(change) = write(&existing, None)? else {
+            return Ok(None);
+        };
+        Ok(Some((
+            self.deleted(name, last.clone(), Some(change.revision)),
+            true,
+        )))
     }
 
-    /// The object as its deletion leaves it: marked, with the finalizers that the policy asks for.
-    fn marked(&self, old: &Value, options: &DeleteOptions) -> Value {
+    /// Returns the object with a deletion timestamp and the finalizers of the propagation policy.
+    fn with_deletion_mark(&self, old: &Value, options: &DeleteOptions) -> Value {
         let mut new = old.clone();
         self.set_policy_finalizers(&mut new, options.policy);
         let strategy = self.served.strategy();
@@ -215,20 +295,23 @@ impl Call<'_> {
             Some(default) => options.grace.unwrap_or(default),
         };
         if is_deleting(old) {
-            // A later deletion may only shorten the time, which counts from the first one.
+            // A later deletion can only shorten the grace period, which counts from the first
+            // deletion.
             let given = grace_seconds(old).unwrap_or(0);
             let end = meta_text(old, "deletionTimestamp").parse::<Timestamp>();
             if let Ok(end) = end
                 && options.grace.is_some()
                 && wanted < given
             {
-                let began = end.saturating_sub(Duration::from_secs(given)).unwrap_or(end);
+                let began = end
+                    .saturating_sub(Duration::from_secs(given))
+                    .unwrap_or(end);
                 set_deletion(&mut new, began, wanted);
             }
             return new;
         }
         if &*self.served.table == DEFINITIONS {
-            // Not an ordinary deletion: nothing but a time, and a condition in the same write.
+            // CRDs get only a deletion timestamp, and a condition in the same write.
             let now = self.core.clock.timestamp();
             crate::crd::status::await_deletion(&mut new["status"], &now);
             meta_mut(&mut new).insert("deletionTimestamp".into(), now.into());
@@ -237,19 +320,22 @@ impl Call<'_> {
         set_deletion(&mut new, self.core.clock.now(), wanted);
         bump_generation(&mut new);
         if &*self.served.table == NAMESPACES {
-            // They are told apart from all others: nobody waits for them, but for what is in them.
+            // Namespaces have no grace period: they wait for the objects in them.
             meta_mut(&mut new).remove("deletionGracePeriodSeconds");
-            put_phase(&mut new, "Terminating");
+            set_phase(&mut new, "Terminating");
         }
         new
     }
 
-    /// The garbage collector sees by them what to do with the dependents, and takes them away.
+    /// Sets the finalizers that the garbage collector acts on and removes.
     fn set_policy_finalizers(&self, object: &mut Value, policy: Option<Policy>) {
         let mut wanted: Vec<String> = finalizers(object).map(str::to_owned).collect();
         let before = wanted.len();
         if let Some(policy) = policy {
-            let mut set = |name: &str, on: bool| match wanted.iter().position(|finalizer| finalizer == name) {
+            let mut set = |name: &str, on: bool| match wanted
+                .iter()
+                .position(|finalizer| finalizer == name)
+            {
                 Some(at) if !on => drop(wanted.remove(at)),
                 None if on => wanted.push(name.into()),
                 _ => {}
@@ -274,59 +360,97 @@ impl Call<'_> {
         }
     }
 
-    /// Most types answer with a `Status`, some with the object, as of the revision at which it went.
-    fn deleted(&self, name: &str, mut object: Value, revision: Option<u64>) -> Answer {
+    /// Returns the response of a completed deletion: a `Status`, or for some kinds the object at
+    /// the revision of its removal.
+    fn deleted(&self, name: &str, mut object: Value, revision: Option<u64>) -> ResponseObject {
         let resource = &self.served.resource;
         if resource.strategy.returns_deleted {
             if let Some(revision) = revision {
                 meta_mut(&mut object).insert("resourceVersion".into(), revision.to_string().into());
             }
-            return Answer::Value(object);
+            return ResponseObject::Value(object);
         }
-        let mut details = json!({"name": name, "kind": &*resource.plural, "uid": meta_text(&object, "uid")});
+        let mut details =
+            json!({"name": name, "kind": &*resource.plural, "uid": meta_text(&object, "uid")});
         if !resource.group.is_empty() {
             details["group"] = (&*resource.group).into();
         }
-        Answer::Value(json!({
+        ResponseObject::Value(json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
         }))
     }
 
-    fn check_delete_preconditions(&self, name: &str, options: &DeleteOptions, object: &Value) -> Result<()> {
+    fn check_delete_preconditions(
+        &self,
+        name: &str,
+        options: &DeleteOptions,
+        object: &Value,
+    ) -> Result<()> {
         let resource = &self.served.resource;
         let wanted = [
-            ("UID", &options.uid, meta_text(object, "uid"), "deleted and then recreated"),
-            ("ResourceVersion", &options.resource_version, meta_text(object, "resourceVersion"), "modified"),
+            (
+                "UID",
+                &options.uid,
+                meta_text(object, "uid"),
+                "deleted and then recreated",
+            ),
+            (
+                "ResourceVersion",
+                &options.resource_version,
+                meta_text(object, "resourceVersion"),
+                "modified",
+            ),
         ];
         for (what, wanted, found, happened) in wanted {
-            let Some(wanted) = wanted.as_deref().filter(|wanted| *wanted != found) else { continue };
+            let Some(wanted) = wanted.as_deref().filter(|wanted| *wanted != found) else {
+                continue;
+            };
             if &*self.served.table == NAMESPACES {
-                let said =
-                    format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
-                return Err(self.conflict(name, said));
+                let cause = format!(
+                    "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+                );
+                return Err(self.conflict(name, cause));
             }
-            let said = format!(
+            let cause = format!(
                 "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object \
                  might have been {happened}"
             );
-            // Here, unlike elsewhere, it is the kind that is named.
-            return Err(Failure::conflict(&resource.group, &resource.kind, name, said));
+            // Here kube-apiserver names the kind instead of the resource.
+            return Err(Failure::conflict(
+                &resource.group,
+                &resource.kind,
+                name,
+                cause,
+            ));
         }
         Ok(())
     }
 
     fn check_deletable(&self, name: &str) -> Result<()> {
-        let immortal = ["default", "kube-system", "kube-public"];
-        if &*self.served.table == NAMESPACES && immortal.contains(&name) {
-            return Err(Failure::forbidden("", "namespaces", name, "this namespace may not be deleted"));
+        let undeletable = ["default", "kube-system", "kube-public"];
+        if &*self.served.table == NAMESPACES && undeletable.contains(&name) {
+            return Err(Failure::forbidden(
+                "",
+                "namespaces",
+                name,
+                "this namespace may not be deleted",
+            ));
         }
         Ok(())
     }
 
-    /// Delete what a list has, each by itself; what is gone already does not matter.
-    pub(crate) fn delete_all(&self, objects: &[Arc<Object>], options: &DeleteOptions) -> Result<()> {
+    /// Deletes each of the objects. Those that are already gone are skipped.
+    pub(crate) fn delete_all(
+        &self,
+        objects: &[Arc<Object>],
+        options: &DeleteOptions,
+    ) -> Result<()> {
         for object in objects {
-            let mut call = Call { namespace: object.key.namespace(), warnings: Warnings::default(), ..*self };
+            let mut call = ResourceRequest {
+                namespace: object.key.namespace(),
+                warnings: Warnings::default(),
+                ..*self
+            };
             match call.delete(object.key.name(), options) {
                 Err(failure) if failure.code != 404 => return Err(failure),
                 _ => {}

@@ -1,11 +1,13 @@
-//! The way of a request to the store: the same steps, in the same order, for every type.
+//! The read and write pipeline between HTTP and the store, which is the same for all resources.
 //!
-//! A write is decoded and fitted to its schema (unknown fields are dropped, defaults filled in), admitted by those who may change
-//! it, validated, admitted by those who may refuse it, and stored, if it changes anything. What types do differently is data: the
+//! A write is decoded and fitted to the schema (unknown fields are dropped, defaults are set),
+//! passed to the mutating admission closures, validated, passed to the validating ones, and stored
+//! if it changes the object. Differences between resources are data: the
 //! [`Strategy`](crate::resource::Strategy) of a resource.
 //!
-//! All of that runs without the store's lock, on the object as it was when the request looked. If somebody else was faster, the
-//! store refuses, and an update starts anew from the object as it is then: a patch never conflicts unless it says what it expects.
+//! All of this runs without the store's lock, on the object as it was when the request started. If
+//! the object has changed meanwhile, the store rejects the write and the update is repeated on the
+//! new object. A patch therefore conflicts only if it contains a resource version.
 
 mod accept;
 mod create;
@@ -30,26 +32,27 @@ use crate::{
     object::{Content, Key, Object},
     server::Core,
     status::{Failure, FieldErrors, Result},
-    store::Refused,
+    store::WriteError,
     warnings::Warnings,
 };
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// What part of an object a request is about.
+/// Subresource that a request addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    Whole,
+pub(crate) enum Subresource {
+    /// The object itself.
+    None,
     Status,
     Scale,
     /// The finalizers in a namespace's spec.
     Finalize,
 }
 
-impl Part {
+impl Subresource {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Whole => "",
+            Self::None => "",
             Self::Status => "status",
             Self::Scale => "scale",
             Self::Finalize => "finalize",
@@ -57,32 +60,36 @@ impl Part {
     }
 }
 
-/// A request on one resource.
-pub(crate) struct Call<'a> {
+/// A request for objects of one resource.
+pub(crate) struct ResourceRequest<'a> {
     pub(crate) core: &'a Core,
     pub(crate) served: &'a Served,
-    /// Empty for cluster-scoped resources, and for all namespaces at once.
+    /// Namespace of the request. Empty for cluster-scoped resources and for all namespaces.
     pub(crate) namespace: &'a str,
-    pub(crate) part: Part,
+    pub(crate) subresource: Subresource,
     pub(crate) identity: &'a Identity,
     pub(crate) options: &'a WriteOptions,
-    /// For the answer's `Warning` headers.
+    /// Texts for the `Warning` headers of the response.
     pub(crate) warnings: Warnings,
 }
 
-/// What a request is answered with.
+/// Object in a response.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum ResponseObject {
     /// An object as it is stored.
     Stored(Arc<Object>),
-    /// Something that is not stored, or not like that.
+    /// An object that is not stored, or not in this form.
     Value(Value),
 }
 
-impl Call<'_> {
-    /// 404 for a name.
+impl ResourceRequest<'_> {
+    /// Returns a 404 for the object `name`.
     pub(crate) fn not_found(&self, name: &str) -> Box<Failure> {
-        Failure::not_found(&self.served.resource.group, &self.served.resource.plural, name)
+        Failure::not_found(
+            &self.served.resource.group,
+            &self.served.resource.plural,
+            name,
+        )
     }
 
     fn invalid(&self, name: &str, errors: FieldErrors) -> Box<Failure> {
@@ -92,7 +99,12 @@ impl Call<'_> {
     }
 
     fn conflict(&self, name: &str, cause: impl std::fmt::Display) -> Box<Failure> {
-        Failure::conflict(&self.served.resource.group, &self.served.resource.plural, name, cause)
+        Failure::conflict(
+            &self.served.resource.group,
+            &self.served.resource.plural,
+            name,
+            cause,
+        )
     }
 
     fn key(&self, name: &str) -> Key {
@@ -100,26 +112,41 @@ impl Call<'_> {
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<Arc<Object>> {
-        self.core.store.get(&self.served.table, self.key(name).as_str())
+        self.core
+            .store
+            .get(&self.served.table, self.key(name).as_str())
     }
 
-    /// Let those who may change the object do so. `old` is what it replaces.
-    fn mutate(&mut self, operation: Operation, name: &str, object: &mut Value, old: Option<&Value>) -> Result<()> {
+    /// Runs the mutating admission closures. `old` is the object that is replaced.
+    fn mutate(
+        &mut self,
+        operation: Operation,
+        name: &str,
+        object: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<()> {
         if self.core.admission.is_mutating() {
-            self.core.admission.run_mutating(&self.review(operation, name, old), object)?;
+            self.core
+                .admission
+                .run_mutating(&self.review(operation, name, old), object)?;
             self.served.resource.schema.default(object);
         }
         Ok(())
     }
 
-    fn review<'b>(&'b self, operation: Operation, name: &'b str, old: Option<&'b Value>) -> Review<'b> {
+    fn review<'b>(
+        &'b self,
+        operation: Operation,
+        name: &'b str,
+        old: Option<&'b Value>,
+    ) -> Review<'b> {
         let resource = &self.served.resource;
         Review {
             operation,
             group: &resource.group,
             version: &resource.version,
             resource: &resource.plural,
-            subresource: self.part.name(),
+            subresource: self.subresource.name(),
             namespace: self.namespace,
             name,
             dry_run: self.options.dry_run,
@@ -128,23 +155,37 @@ impl Call<'_> {
         }
     }
 
-    /// What the type does to its objects before they are validated.
+    /// Prepares an object for validation as its kind requires.
     fn prepare(&self, object: &mut Value, old: Option<&Value>) {
         let prepare = self.served.strategy().prepare;
         if !self.served.is_converted() {
             return prepare(object, old);
         }
         let mut stored = self.served.to_stored(std::mem::take(object));
-        prepare(&mut stored, old.map(|old| self.served.to_stored(old.clone())).as_ref());
-        *object = self.served.shown(stored);
+        prepare(
+            &mut stored,
+            old.map(|old| self.served.to_stored(old.clone())).as_ref(),
+        );
+        *object = self.served.to_served(stored);
     }
 
-    /// What the type takes of other objects.
-    fn settle(&self, name: &str, object: &mut Value, old: Option<&Value>) -> Result<()> {
-        builtin::settle(self.core, self.served.strategy().needs, name, object, old)
+    /// Sets fields that depend on other objects, such as allocated addresses.
+    fn fill_from_other_objects(
+        &self,
+        name: &str,
+        object: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<()> {
+        builtin::resolve_dependencies(
+            self.core,
+            self.served.strategy().dependencies,
+            name,
+            object,
+            old,
+        )
     }
 
-    /// All that is wrong with an object.
+    /// Validates an object and reports all errors.
     fn validate(&self, name: &str, object: &Value, old: Option<&Value>) -> Result<()> {
         let resource = &self.served.resource;
         let mut errors = match old {
@@ -152,24 +193,35 @@ impl Call<'_> {
             Some(old) => meta::validate_update(resource, object, old),
         };
         if resource.strategy.custom {
-            // The real server looks at these twice, and the second time as if they were new.
+            // As in kube-apiserver, which validates custom resources twice on update, the second
+            // time as on create.
             if old.is_some() {
                 errors.extend(errors.clone());
                 errors.extend(meta::validate_create(resource, object));
             }
-            errors.extend(match (self.part, old) {
-                (Part::Status, Some(old)) => resource.schema.validate_status(object, old),
+            errors.extend(match (self.subresource, old) {
+                (Subresource::Status, Some(old)) => resource.schema.validate_status(object, old),
                 _ => resource.schema.validate(object, old),
             });
-            errors.extend(resource.strategy.scale.iter().flat_map(|scale| scale::errors(scale, object)));
+            errors.extend(
+                resource
+                    .strategy
+                    .scale
+                    .iter()
+                    .flat_map(|scale| scale::errors(scale, object)),
+            );
         }
-        // What types ask beyond that is about what a status update leaves as it is.
-        if self.part == Part::Status {
+        // The further checks of a kind concern fields that a status update cannot change.
+        if self.subresource == Subresource::Status {
             errors.extend((resource.strategy.validate_status)(object));
         } else {
             errors.extend(self.type_errors(object, old));
         }
-        if errors.is_empty() { Ok(()) } else { Err(self.invalid(name, errors)) }
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(self.invalid(name, errors))
+        }
     }
 
     fn type_errors(&self, object: &Value, old: Option<&Value>) -> FieldErrors {
@@ -181,13 +233,18 @@ impl Call<'_> {
         validate(&stored(object), old.map(stored).as_ref())
     }
 
-    /// The object as the storage version has it, encoded; refused if it is larger than the real server's store takes.
+    /// Encodes the object in the storage version.
+    ///
+    /// Errors: the object is larger than etcd accepts.
     fn encode(&self, object: &Value) -> Result<Content> {
         let mut stored;
         let mut object = object;
-        if self.served.is_converted() || self.served.storage_schema.is_some() || self.core.admission.is_mutating() {
+        if self.served.is_converted()
+            || self.served.storage_schema.is_some()
+            || self.core.admission.is_mutating()
+        {
             stored = object.clone();
-            // What a closure added is pruned here, after everyone has seen it.
+            // Fields that an admission closure added are pruned only after all closures have run.
             self.served.resource.schema.prune(&mut stored);
             stored = self.served.to_stored(stored);
             if let Some(schema) = &self.served.storage_schema {
@@ -203,73 +260,104 @@ impl Call<'_> {
         Ok(content)
     }
 
-    /// A refusal that trying again does not help against.
-    fn refused(&self, name: &str, refused: &Refused) -> Box<Failure> {
-        match refused {
-            Refused::Moved | Refused::Guard => self.conflict(name, CHANGED_MEANWHILE),
-            Refused::NoTable => self.not_found(name),
-            Refused::Log(error) => Failure::internal(format!("the change could not be made durable: {error}")),
+    /// Converts an error of the store that a retry cannot resolve into a failure.
+    fn write_failure(&self, name: &str, error: &WriteError) -> Box<Failure> {
+        match error {
+            WriteError::Conflict | WriteError::PreconditionFailed => {
+                self.conflict(name, CHANGED_MEANWHILE)
+            }
+            WriteError::NoTable => self.not_found(name),
+            WriteError::Log(error) => Failure::internal(format!(
+                "cannot write the change to the data directory: {error}"
+            )),
         }
     }
 }
 
-/// The longest request that etcd takes, in bytes.
+/// Maximum size of a request to etcd, in bytes.
 const MAX_STORED: usize = 3 << 19;
 
 const CHANGED_MEANWHILE: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
-/// An object's metadata; made if it has none.
+/// Returns the metadata of an object, and inserts it if necessary.
 pub(crate) fn meta_mut(object: &mut Value) -> &mut Map<String, Value> {
     if !object.is_object() {
         *object = Value::Object(Map::new());
     }
-    let meta =
-        object.as_object_mut().expect("just made one").entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+    let meta = object
+        .as_object_mut()
+        .expect("an object")
+        .entry("metadata")
+        .or_insert_with(|| Value::Object(Map::new()));
     if !meta.is_object() {
         *meta = Value::Object(Map::new());
     }
-    meta.as_object_mut().expect("just made one")
+    meta.as_object_mut().expect("an object")
 }
 
-/// A text of an object's metadata, empty if there is none.
+/// Returns a string of the metadata, empty if it is missing.
 pub(crate) fn meta_text<'a>(object: &'a Value, field: &str) -> &'a str {
-    object.get("metadata").and_then(|meta| meta.get(field)).and_then(Value::as_str).unwrap_or_default()
+    object
+        .get("metadata")
+        .and_then(|meta| meta.get(field))
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
-/// An object's finalizers.
+/// Returns the finalizers of an object.
 pub(crate) fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
-    let finalizers = object.get("metadata").and_then(|meta| meta.get("finalizers"));
-    finalizers.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+    let finalizers = object
+        .get("metadata")
+        .and_then(|meta| meta.get("finalizers"));
+    finalizers
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
 }
 
-/// Deletion has begun.
+/// Returns whether the object has a deletion timestamp.
 pub(crate) fn is_deleting(object: &Value) -> bool {
     !meta_text(object, "deletionTimestamp").is_empty()
 }
 
 fn grace_seconds(object: &Value) -> Option<u64> {
-    object.get("metadata")?.get("deletionGracePeriodSeconds")?.as_u64()
+    object
+        .get("metadata")?
+        .get("deletionGracePeriodSeconds")?
+        .as_u64()
 }
 
-/// Nothing holds an object back any longer: it was deleted, its time is over and its finalizers are gone.
-fn may_go(object: &Value) -> bool {
-    let spec_finalizers = object.get("spec").and_then(|spec| spec.get("finalizers")).and_then(Value::as_array);
-    let held_by_spec = meta_kind(object) == "Namespace" && spec_finalizers.is_some_and(|list| !list.is_empty());
+/// Returns whether a deleted object can be removed: no grace period and no finalizer is left.
+fn is_removable(object: &Value) -> bool {
+    let spec_finalizers = object
+        .get("spec")
+        .and_then(|spec| spec.get("finalizers"))
+        .and_then(Value::as_array);
+    let has_spec_finalizers =
+        meta_kind(object) == "Namespace" && spec_finalizers.is_some_and(|list| !list.is_empty());
     is_deleting(object)
         && finalizers(object).next().is_none()
         && grace_seconds(object).unwrap_or(0) == 0
-        && !held_by_spec
+        && !has_spec_finalizers
 }
 
 fn meta_kind(object: &Value) -> &str {
-    object.get("kind").and_then(Value::as_str).unwrap_or_default()
+    object
+        .get("kind")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
-/// Deletion begins, or another change that counts: the generation, if the type has one, goes up.
+/// Increments the generation, if the object has one.
 fn bump_generation(object: &mut Value) {
     let meta = meta_mut(object);
-    if let Some(generation) = meta.get("generation").and_then(Value::as_u64).filter(|generation| *generation > 0) {
+    if let Some(generation) = meta
+        .get("generation")
+        .and_then(Value::as_u64)
+        .filter(|generation| *generation > 0)
+    {
         meta.insert("generation".into(), (generation + 1).into());
     }
 }

@@ -1,6 +1,6 @@
-//! Reading: one object, or those that a list or a watch asks for.
+//! Reads: get, and the objects of a list or watch.
 
-use super::Call;
+use super::ResourceRequest;
 use crate::{
     catalog::Served,
     http::query::{ListOptions, VersionMatch},
@@ -20,13 +20,13 @@ use tokio::time::{Instant, sleep};
 pub(crate) struct List {
     pub(crate) revision: u64,
     pub(crate) objects: Vec<Arc<Object>>,
-    /// Where the next page begins.
+    /// Continue token of the next page.
     pub(crate) next: Option<String>,
-    /// How many more there are, if that can be told.
+    /// Number of further objects, if known.
     pub(crate) remaining: Option<usize>,
 }
 
-/// Which objects a list or a watch is about.
+/// Selects the objects of a list or watch.
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
     namespace: String,
@@ -35,15 +35,19 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// 400 if a field cannot be selected by.
+    /// Errors: 400 if a field selector names a field that cannot be selected.
     pub(crate) fn new(served: &Served, namespace: &str, options: &ListOptions) -> Result<Self> {
         for requirement in options.fields.requirements() {
             check_selectable(served, &requirement.field)?;
         }
-        Ok(Self { namespace: namespace.into(), labels: options.labels.clone(), fields: options.fields.clone() })
+        Ok(Self {
+            namespace: namespace.into(),
+            labels: options.labels.clone(),
+            fields: options.fields.clone(),
+        })
     }
 
-    /// It selects by labels or fields.
+    /// Returns whether labels or fields are selected.
     fn is_selective(&self) -> bool {
         !self.labels.is_empty() || !self.fields.is_empty()
     }
@@ -61,7 +65,12 @@ impl Filter {
             "metadata.namespace" => Some(object.key.namespace()),
             _ => None,
         };
-        if self.fields.requirements().iter().any(|requirement| by_key(&requirement.field).is_none()) {
+        if self
+            .fields
+            .requirements()
+            .iter()
+            .any(|requirement| by_key(&requirement.field).is_none())
+        {
             decoded = Some(Value::Object(object.decode(&Head::bare())));
         }
         self.fields.matches(|field| match by_key(field) {
@@ -71,34 +80,51 @@ impl Filter {
     }
 }
 
-/// Types that tell which fields can be selected by know whether they have a namespace; to the others only the fields of all types are known.
+/// Checks that objects can be selected by `field`.
+///
+/// As in kube-apiserver, only kinds with selectable fields of their own reject `metadata.namespace`
+/// if they are cluster-scoped.
 fn check_selectable(served: &Served, field: &str) -> Result<()> {
     let resource = &served.resource;
-    let tells = resource.strategy.custom || !resource.selectable.is_empty();
+    let has_own_fields = resource.strategy.custom || !resource.selectable.is_empty();
     let known = match field {
         "metadata.name" => true,
-        "metadata.namespace" => resource.namespaced || !tells,
-        _ => resource.selectable.iter().any(|selectable| selectable.name == field),
+        "metadata.namespace" => resource.namespaced || !has_own_fields,
+        _ => resource
+            .selectable
+            .iter()
+            .any(|selectable| selectable.name == field),
     };
     if known {
         return Ok(());
     }
     Err(Failure::bad_request(match &*resource.kind {
-        _ if !tells => {
-            format!("\"{field}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+        _ if !has_own_fields => {
+            format!(
+                "\"{field}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+            )
         }
-        "Job" if !resource.strategy.custom => format!("field label \"{field}\" not supported for Job"),
+        "Job" if !resource.strategy.custom => {
+            format!("field label \"{field}\" not supported for Job")
+        }
         _ => format!("field label not supported: {field}"),
     }))
 }
 
 fn field_text(served: &Served, object: Option<&Value>, field: &str) -> String {
-    let selectable = served.resource.selectable.iter().find(|selectable| selectable.name == field);
-    let value = selectable
-        .zip(object)
-        .and_then(|(selectable, object)| selectable.path.iter().try_fold(object, |value, name| value.get(name)));
+    let selectable = served
+        .resource
+        .selectable
+        .iter()
+        .find(|selectable| selectable.name == field);
+    let value = selectable.zip(object).and_then(|(selectable, object)| {
+        selectable
+            .path
+            .iter()
+            .try_fold(object, |value, name| value.get(name))
+    });
     match value {
-        // The real server's types have these as numbers and switches, which are never absent.
+        // In kube-apiserver these fields are Go numbers and booleans, which are never absent.
         None | Some(Value::Null) => match field {
             "spec.hostNetwork" | "spec.unschedulable" => "false".into(),
             "status.replicas" | "status.successful" => "0".into(),
@@ -109,47 +135,64 @@ fn field_text(served: &Served, object: Option<&Value>, field: &str) -> String {
     }
 }
 
-impl Call<'_> {
-    /// One object.
+impl ResourceRequest<'_> {
+    /// Returns an object.
     pub(crate) fn get(&self, name: &str) -> Result<Arc<Object>> {
         self.find(name).ok_or_else(|| self.not_found(name))
     }
 
-    /// What a list asks for.
+    /// Returns the objects that a list requests.
     pub(crate) fn list(&self, options: &ListOptions) -> Result<List> {
         let filter = Filter::new(self.served, self.namespace, options)?;
         let any_state = options.resource_version == Some(0);
         let limit = options.limit.filter(|_| !any_state);
         let (at, from) = self.start(options, limit)?;
-        let only = options.fields.exact("metadata.name").map(|name| self.key(name));
-        // With a selector it is not known how many to scan for a page.
+        let only = options
+            .fields
+            .exact("metadata.name")
+            .map(|name| self.key(name));
+        // With a selector the number of objects to scan for a page is unknown.
         let scanned = if filter.is_selective() { None } else { limit };
         let range = match &only {
-            Some(key) if !self.namespace.is_empty() || !self.served.resource.namespaced => {
-                Range { namespace: self.namespace, from: from.as_str().max(key.as_str()), limit: Some(1) }
-            }
-            _ => Range { namespace: self.namespace, from: &from, limit: scanned },
+            Some(key) if !self.namespace.is_empty() || !self.served.resource.namespaced => Range {
+                namespace: self.namespace,
+                from: from.as_str().max(key.as_str()),
+                limit: Some(1),
+            },
+            _ => Range {
+                namespace: self.namespace,
+                from: &from,
+                limit: scanned,
+            },
         };
         let scan = self.core.store.scan(&self.served.table, range, at);
-        let mut scan = scan.map_err(|Expired { floor }| self.expired(options, at.unwrap_or(0), floor, &from))?;
+        let mut scan =
+            scan.map_err(|Expired { floor }| self.expired(options, at.unwrap_or(0), floor, &from))?;
         let mut more = scan.remaining > 0 && only.is_none();
         if filter.is_selective() {
-            let mut left = scan.objects.into_iter();
-            let selected = left.by_ref().filter(|object| filter.matches(self.served, object));
+            let mut rest = scan.objects.into_iter();
+            let selected = rest
+                .by_ref()
+                .filter(|object| filter.matches(self.served, object));
             scan.objects = selected.take(limit.unwrap_or(usize::MAX)).collect();
-            // A full page does not look whether what comes after it is selected, too.
-            more = left.len() > 0;
+            // As in kube-apiserver, a full page has a continue token even if no later object is
+            // selected.
+            more = rest.len() > 0;
         }
-        let next = scan
-            .objects
-            .last()
-            .filter(|_| more)
-            .map(|last| Position::after(Some(scan.revision), self.relative(&last.key)).encode());
+        let next =
+            scan.objects.last().filter(|_| more).map(|last| {
+                Position::after(Some(scan.revision), self.relative(&last.key)).encode()
+            });
         let remaining = (next.is_some() && !filter.is_selective()).then_some(scan.remaining);
-        Ok(List { revision: scan.revision, objects: scan.objects, next, remaining })
+        Ok(List {
+            revision: scan.revision,
+            objects: scan.objects,
+            next,
+            remaining,
+        })
     }
 
-    /// As of which revision, and from which key on.
+    /// Returns the revision to list, `None` for the current one, and the first key.
     fn start(&self, options: &ListOptions, limit: Option<usize>) -> Result<(Option<u64>, String)> {
         if let Some(position) = &options.position {
             let from = if self.namespace.is_empty() {
@@ -166,24 +209,32 @@ impl Call<'_> {
         let exact = match options.version_match {
             Some(VersionMatch::Exact) => true,
             Some(VersionMatch::NotOlderThan) => false,
-            // What it meant before it could be said.
+            // The meaning of a resource version before `resourceVersionMatch` existed.
             None => limit.is_some(),
         };
-        let at = options.resource_version.filter(|revision| exact && *revision > 0);
+        let at = options
+            .resource_version
+            .filter(|revision| exact && *revision > 0);
         Ok((at, String::new()))
     }
 
-    /// A key as the pages of this list name it.
+    /// Returns the key as continue tokens of this list contain it.
     fn relative<'b>(&self, key: &'b Key) -> &'b str {
-        if self.namespace.is_empty() { key.as_str() } else { key.name() }
+        if self.namespace.is_empty() {
+            key.as_str()
+        } else {
+            key.name()
+        }
     }
 
-    /// An expired page comes with a token to go on with, from the objects as they are now.
+    /// Returns the failure of an expired page, with a token that continues on the current objects.
     fn expired(&self, options: &ListOptions, wanted: u64, floor: u64, from: &str) -> Box<Failure> {
         if options.position.is_none() {
             return Failure::expired(wanted, floor);
         }
-        let start = from.strip_prefix(&format!("{}/", self.namespace)).unwrap_or(from);
+        let start = from
+            .strip_prefix(&format!("{}/", self.namespace))
+            .unwrap_or(from);
         let mut failure = Failure::new(
             410,
             crate::status::Reason::Expired,
@@ -192,18 +243,28 @@ impl Call<'_> {
              results. Continuing with the provided token results in an inconsistent list - objects that were created, \
              modified, or deleted between the time the first chunk was returned and now may show up in the list.",
         );
-        failure.continue_token = Some(Position { revision: None, start: start.into() }.encode());
+        failure.continue_token = Some(
+            Position {
+                revision: None,
+                start: start.into(),
+            }
+            .encode(),
+        );
         failure
     }
 }
 
 impl Core {
-    /// Wait, but not long, until the store is at `revision`.
-    pub(crate) async fn reach(&self, revision: Option<u64>) -> Result<()> {
-        const PATIENCE: Duration = Duration::from_secs(3);
-        const LOOK_AGAIN: Duration = Duration::from_millis(20);
-        let Some(wanted) = revision else { return Ok(()) };
-        let deadline = Instant::now() + PATIENCE;
+    /// Waits a few seconds until the store has reached `revision`.
+    ///
+    /// Errors: the store has not reached it in time.
+    pub(crate) async fn wait_for_revision(&self, revision: Option<u64>) -> Result<()> {
+        const TIMEOUT: Duration = Duration::from_secs(3);
+        const POLL_INTERVAL: Duration = Duration::from_millis(20);
+        let Some(wanted) = revision else {
+            return Ok(());
+        };
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let current = self.store.revision();
             if current >= wanted {
@@ -212,7 +273,7 @@ impl Core {
             if Instant::now() >= deadline {
                 return Err(Failure::too_large_resource_version(wanted, current));
             }
-            sleep(LOOK_AGAIN).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 }

@@ -1,12 +1,13 @@
-//! The `/scale` of an object: `autoscaling/v1 Scale`, made of its numbers and written back into them.
+//! The scale subresource: an `autoscaling/v1 Scale` that reads and writes the replicas of an
+//! object.
 
 use super::{
-    Answer, Call, Input, Part,
-    accept::{check_name, unreadable_patch},
+    Input, ResourceRequest, ResponseObject, Subresource,
+    accept::{check_name, undecodable_patch},
     meta_text,
 };
 use crate::{
-    decode::Body,
+    decode::DecodedBody,
     meta,
     object::Object,
     patch::Patch,
@@ -18,33 +19,44 @@ use crate::{
 use serde_json::{Map, Value, json};
 use std::sync::LazyLock;
 
-/// How a scale is to change.
+/// Requested change of a scale.
 pub(crate) enum ScaleInput {
-    Replace(Body),
-    /// By this, of which this is doubtful.
+    Replace(DecodedBody),
+    /// Applies a patch. The errors are those of decoding it.
     Patch(Patch, StrictErrors),
 }
 
-/// What it is, for those who say nothing.
+/// API version and kind of a scale, also if the body has none.
 const KIND: (&str, &str) = ("autoscaling/v1", "Scale");
 
-static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::builtin("io.k8s.api.autoscaling.v1.Scale"));
+static SCHEMA: LazyLock<Schema> =
+    LazyLock::new(|| Schema::builtin("io.k8s.api.autoscaling.v1.Scale"));
 
-impl Call<'_> {
-    /// An object's scale.
+impl ResourceRequest<'_> {
+    /// Returns the scale of an object.
     pub(crate) fn scale(&self, object: &Object) -> Result<Value> {
-        let scale = self.served.strategy().scale.as_ref().ok_or_else(Failure::no_resource)?;
-        Ok(show(&self.served.decode(object), scale))
+        let scale = self
+            .served
+            .strategy()
+            .scale
+            .as_ref()
+            .ok_or_else(Failure::no_resource)?;
+        Ok(to_scale(&self.served.decode(object), scale))
     }
 
-    /// Change the number of replicas that an object wants.
+    /// Changes the number of replicas of an object.
     pub(crate) fn update_scale(&mut self, name: &str, input: &ScaleInput) -> Result<Value> {
-        let scale = self.served.strategy().scale.clone().ok_or_else(Failure::no_resource)?;
+        let scale = self
+            .served
+            .strategy()
+            .scale
+            .clone()
+            .ok_or_else(Failure::no_resource)?;
         loop {
             let existing = self.find(name).ok_or_else(|| self.not_found(name))?;
             let mut object = self.served.decode(&existing);
-            let shown = show(&object, &scale);
-            let wanted = self.wanted(input, &shown)?;
+            let shown = to_scale(&object, &scale);
+            let wanted = self.requested_scale(input, &shown)?;
             check_name(name, &wanted)?;
             let seen = meta_text(&wanted, "resourceVersion").to_owned();
             let conditional = match input {
@@ -54,31 +66,41 @@ impl Call<'_> {
             if matches!(input, ScaleInput::Replace(_)) && !meta_text(&wanted, "uid").is_empty() {
                 self.check_uid(name, meta_text(&wanted, "uid"), &object)?;
             }
-            let replicas = wanted.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
+            let replicas = wanted
+                .pointer("/spec/replicas")
+                .and_then(Value::as_i64)
+                .unwrap_or(0);
             if replicas < 0 && !self.served.strategy().custom {
-                let error =
-                    FieldError::invalid("spec.replicas", &replicas.into(), "must be greater than or equal to 0");
+                let error = FieldError::invalid(
+                    "spec.replicas",
+                    &replicas.into(),
+                    "must be greater than or equal to 0",
+                );
                 return Err(Failure::invalid("autoscaling", "Scale", name, vec![error]));
             }
             set(&mut object, &scale.spec_replicas, replicas.into());
             if conditional {
                 super::meta_mut(&mut object).insert("resourceVersion".into(), seen.into());
             }
-            let mut whole = Call { part: Part::Scale, warnings: Warnings::default(), ..*self };
+            let mut whole = ResourceRequest {
+                subresource: Subresource::Scale,
+                warnings: Warnings::default(),
+                ..*self
+            };
             match whole.update(name, &Input::Replace(object)) {
-                Ok((Answer::Stored(object), _)) => return self.scale(&object),
-                Ok((Answer::Value(object), _)) => return Ok(show(&object, &scale)),
-                // It was not the one who asks that expected this revision.
+                Ok((ResponseObject::Stored(object), _)) => return self.scale(&object),
+                Ok((ResponseObject::Value(object), _)) => return Ok(to_scale(&object, &scale)),
+                // The request did not name a resource version, so try again.
                 Err(failure) if failure.code == 409 && !conditional => {}
                 Err(failure) => return Err(failure),
             }
         }
     }
 
-    /// The scale that a request asks for.
-    fn wanted(&mut self, input: &ScaleInput, shown: &Value) -> Result<Value> {
+    /// Returns the scale that the request asks for.
+    fn requested_scale(&mut self, input: &ScaleInput, shown: &Value) -> Result<Value> {
         let (mut scale, faults, patched) = match input {
-            ScaleInput::Replace(body) => (body.value.clone(), body.faults.clone(), None),
+            ScaleInput::Replace(body) => (body.value.clone(), body.strict_errors.clone(), None),
             ScaleInput::Patch(patch, faults) => {
                 let mut scale = shown.clone();
                 patch.apply(&mut scale)?;
@@ -86,11 +108,13 @@ impl Call<'_> {
                 (scale, faults.clone(), Some(patched))
             }
         };
-        if let Err(why) = self.read_scale(&mut scale, faults) {
+        if let Err(reason) = self.read_scale(&mut scale, faults) {
             return Err(match patched {
-                Some(patched) => unreadable_patch(patched, &why),
-                None if self.served.strategy().custom => Failure::bad_request(UNREADABLE),
-                None => Failure::bad_request(format!("Scale in version \"v1\" cannot be handled as a Scale: {why}")),
+                Some(patched) => undecodable_patch(patched, &reason),
+                None if self.served.strategy().custom => Failure::bad_request(INVALID_CUSTOM_SCALE),
+                None => Failure::bad_request(format!(
+                    "Scale in version \"v1\" cannot be handled as a Scale: {reason}"
+                )),
             });
         }
         self.check_namespace(&mut scale)?;
@@ -107,66 +131,92 @@ impl Call<'_> {
             }
         }
         if scale["apiVersion"] != KIND.0 || scale["kind"] != KIND.1 {
-            return Err(format!("no kind {} is registered for version {}", scale["kind"], scale["apiVersion"]));
+            return Err(format!(
+                "no kind {} is registered for version {}",
+                scale["kind"], scale["apiVersion"]
+            ));
         }
         meta::types::check_types(scale)?;
         if let Some(error) = SCHEMA.decode_error(scale) {
             return Err(error);
         }
-        faults.extend(meta::types::tidy(scale).iter().map(|field| format!("unknown field \"{field}\"")));
-        faults.extend(SCHEMA.prune(scale).iter().map(|field| format!("unknown field \"{field}\"")));
-        self.tell(faults)
+        faults.extend(
+            meta::types::normalize(scale)
+                .iter()
+                .map(|field| format!("unknown field \"{field}\"")),
+        );
+        faults.extend(
+            SCHEMA
+                .prune(scale)
+                .iter()
+                .map(|field| format!("unknown field \"{field}\"")),
+        );
+        self.report_strict_errors(faults)
     }
 }
 
-/// The real server's words for all scales of custom resources that it cannot read: it stumbles over its own failure.
-const UNREADABLE: &str = "no kind is registered for the type v1.Scale";
+/// Text of kube-apiserver for every invalid scale of a custom resource.
+const INVALID_CUSTOM_SCALE: &str = "no kind is registered for the type v1.Scale";
 
-/// What is wrong with the places of a custom resource that its scale is made of.
+/// Validates the fields of a custom resource that its scale uses.
 pub(super) fn errors(scale: &Scale, object: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
     for path in [&scale.spec_replicas, &scale.status_replicas] {
         let field = format!(".{}", path.join("."));
-        let number = match reach(object, path) {
+        let number = match lookup(object, path) {
             Ok(None) => continue,
-            Ok(Some(Value::Number(number))) if number.is_i64() => number.as_i64().unwrap_or_default(),
+            Ok(Some(Value::Number(number))) if number.is_i64() => {
+                number.as_i64().unwrap_or_default()
+            }
             Ok(Some(value)) => {
-                errors.push(FieldError::invalid(&field, &0.into(), accessor_error(&field, value, "int64")));
+                errors.push(FieldError::invalid(
+                    &field,
+                    &0.into(),
+                    accessor_error(&field, value, "int64"),
+                ));
                 continue;
             }
             Err(value) => {
-                let why = accessor_error(&field, value, "map[string]interface{}");
-                errors.push(FieldError::invalid(field, &0.into(), why));
+                let reason = accessor_error(&field, value, "map[string]interface{}");
+                errors.push(FieldError::invalid(field, &0.into(), reason));
                 continue;
             }
         };
         if number < 0 {
-            errors.push(FieldError::invalid(field, &number.into(), "should be a non-negative integer"));
+            errors.push(FieldError::invalid(
+                field,
+                &number.into(),
+                "should be a non-negative integer",
+            ));
         } else if number > i64::from(i32::MAX) {
-            let why = format!("should be less than or equal to {}", i32::MAX);
-            errors.push(FieldError::invalid(field, &number.into(), why));
+            let reason = format!("should be less than or equal to {}", i32::MAX);
+            errors.push(FieldError::invalid(field, &number.into(), reason));
         }
     }
     if let Some(path) = &scale.selector {
         let field = format!(".{}", path.join("."));
-        let wrong = match reach(object, path) {
+        let mismatch = match lookup(object, path) {
             Ok(None | Some(Value::String(_))) => None,
             Ok(Some(value)) => Some((value, "string")),
             Err(value) => Some((value, "map[string]interface{}")),
         };
-        if let Some((value, wanted)) = wrong {
-            let why = accessor_error(&field, value, wanted);
-            errors.push(FieldError::invalid(field, &"".into(), why));
+        if let Some((value, wanted)) = mismatch {
+            let reason = accessor_error(&field, value, wanted);
+            errors.push(FieldError::invalid(field, &"".into(), reason));
         }
     }
     errors
 }
 
-/// What is at a path, if anything is; what is in the way, otherwise.
-fn reach<'a>(object: &'a Value, path: &[String]) -> Result<Option<&'a Value>, &'a Value> {
+/// Returns the value at a path, if it exists.
+///
+/// Errors: the value on the way that is not an object.
+fn lookup<'a>(object: &'a Value, path: &[String]) -> Result<Option<&'a Value>, &'a Value> {
     let mut value = object;
     for field in path {
-        let Some(fields) = value.as_object() else { return Err(value) };
+        let Some(fields) = value.as_object() else {
+            return Err(value);
+        };
         match fields.get(field) {
             Some(inner) => value = inner,
             None => return Ok(None),
@@ -185,38 +235,61 @@ fn accessor_error(field: &str, value: &Value, wanted: &str) -> String {
         Value::Array(_) => "[]interface {}",
         Value::Object(_) => "map[string]interface {}",
     };
-    format!("{field} accessor error: {} is of the type {found}, expected {wanted}", printed(value))
+    format!(
+        "{field} accessor error: {} is of the type {found}, expected {wanted}",
+        go_format(value)
+    )
 }
 
-/// As Go prints a value.
-fn printed(value: &Value) -> String {
+/// Formats a value as Go's `%v` does.
+fn go_format(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".into(),
         Value::Bool(flag) => flag.to_string(),
         Value::Number(number) => number.as_i64().map_or_else(
-            || number.as_f64().map_or_else(String::new, |number| number.to_string()),
+            || {
+                number
+                    .as_f64()
+                    .map_or_else(String::new, |number| number.to_string())
+            },
             |number| number.to_string(),
         ),
         Value::String(text) => text.clone(),
-        Value::Array(items) => format!("[{}]", items.iter().map(printed).collect::<Vec<_>>().join(" ")),
+        Value::Array(items) => format!(
+            "[{}]",
+            items.iter().map(go_format).collect::<Vec<_>>().join(" ")
+        ),
         Value::Object(fields) => {
-            let fields: Vec<_> = fields.iter().map(|(name, value)| format!("{name}:{}", printed(value))).collect();
+            let fields: Vec<_> = fields
+                .iter()
+                .map(|(name, value)| format!("{name}:{}", go_format(value)))
+                .collect();
             format!("map[{}]", fields.join(" "))
         }
     }
 }
 
-fn show(object: &Value, scale: &Scale) -> Value {
+fn to_scale(object: &Value, scale: &Scale) -> Value {
     let meta = object.get("metadata");
     let mut shown = Map::new();
-    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+    for field in [
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+    ] {
         if let Some(value) = meta.and_then(|meta| meta.get(field)) {
             shown.insert(field.into(), value.clone());
         }
     }
     let number = |path: &[String]| at(object, path).and_then(Value::as_i64);
     let mut status = json!({"replicas": number(&scale.status_replicas).unwrap_or(0)});
-    let selector = scale.selector.as_ref().and_then(|path| at(object, path)).and_then(selector_text);
+    let selector = scale
+        .selector
+        .as_ref()
+        .and_then(|path| at(object, path))
+        .and_then(selector_text);
     if let Some(selector) = selector {
         status["selector"] = selector.into();
     }
@@ -227,7 +300,8 @@ fn show(object: &Value, scale: &Scale) -> Value {
     json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": shown, "spec": spec, "status": status})
 }
 
-/// A selector as text: custom resources have it so, built-ins as labels or expressions.
+/// Returns a label selector as text. Custom resources have text, built-in kinds labels or
+/// expressions.
 fn selector_text(selector: &Value) -> Option<String> {
     if let Some(text) = selector.as_str() {
         return Some(text.into());
@@ -236,9 +310,17 @@ fn selector_text(selector: &Value) -> Option<String> {
     let labels = selector.get("matchLabels").and_then(Value::as_object);
     let plain = labels.is_none() && !selector.contains_key("matchExpressions");
     let labels = if plain { Some(selector) } else { labels };
-    let mut parts: Vec<String> =
-        labels.into_iter().flatten().filter_map(|(name, value)| Some(format!("{name}={}", value.as_str()?))).collect();
-    for expression in selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
+    let mut parts: Vec<String> = labels
+        .into_iter()
+        .flatten()
+        .filter_map(|(name, value)| Some(format!("{name}={}", value.as_str()?)))
+        .collect();
+    for expression in selector
+        .get("matchExpressions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
         let key = expression.get("key").and_then(Value::as_str)?;
         let values: Vec<&str> = expression
             .get("values")
@@ -258,15 +340,22 @@ fn selector_text(selector: &Value) -> Option<String> {
 }
 
 fn at<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
-    path.iter().try_fold(object, |value, field| value.get(field))
+    path.iter()
+        .try_fold(object, |value, field| value.get(field))
 }
 
 fn set(object: &mut Value, path: &[String], value: Value) {
-    let Some((last, parents)) = path.split_last() else { return };
+    let Some((last, parents)) = path.split_last() else {
+        return;
+    };
     let mut parent = object;
     for field in parents {
-        let Some(fields) = parent.as_object_mut() else { return };
-        parent = fields.entry(field.clone()).or_insert_with(|| Value::Object(Map::new()));
+        let Some(fields) = parent.as_object_mut() else {
+            return;
+        };
+        parent = fields
+            .entry(field.clone())
+            .or_insert_with(|| Value::Object(Map::new()));
     }
     if let Some(fields) = parent.as_object_mut() {
         fields.insert(last.clone(), value);

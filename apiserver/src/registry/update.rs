@@ -1,43 +1,51 @@
-//! Changes of objects: a replacement, or a patch of what is there.
+//! Updates and patches of objects.
 
-use super::{Answer, Call, Part, accept::check_name, bump_generation, may_go, meta_mut, meta_text};
+use super::{
+    ResourceRequest, ResponseObject, Subresource, accept::check_name, bump_generation,
+    is_removable, meta_mut, meta_text,
+};
 use crate::{
     admission::Operation,
-    builtin::{self, Needs},
+    builtin::{self, Dependencies},
     meta,
     object::Object,
     patch::Patch,
     resource::Generation,
     status::{Failure, FieldError, Reason, Result, StrictErrors},
-    store::Refused,
+    store::WriteError,
 };
 use serde_json::Value;
 
-/// How an object is to change.
+/// Requested change of an object.
 pub(crate) enum Input {
-    /// Into this, as [`Call::accept`] gave it.
+    /// Replaces the object by one that [`ResourceRequest::accept`] returned.
     Replace(Value),
-    /// By this, of which this is doubtful.
+    /// Applies a patch. The errors are those of decoding it.
     Patch(Patch, StrictErrors),
 }
 
-/// What only the server may change, once an object is there.
-const KEPT: [&str; 2] = ["creationTimestamp", "generation"];
+/// Metadata that always keeps its value.
+const IMMUTABLE: [&str; 2] = ["creationTimestamp", "generation"];
 
-/// What only the server may change too; but somebody who begins a deletion by an update is told so.
-const KEPT_ONCE_THERE: [&str; 2] = ["deletionTimestamp", "deletionGracePeriodSeconds"];
+/// Metadata that keeps its value once set. Validation rejects an update that sets it.
+const IMMUTABLE_ONCE_SET: [&str; 2] = ["deletionTimestamp", "deletionGracePeriodSeconds"];
 
-impl Call<'_> {
-    /// Change an object; true if it was created by that.
-    pub(crate) fn update(&mut self, name: &str, input: &Input) -> Result<(Answer, bool)> {
+impl ResourceRequest<'_> {
+    /// Changes an object. Returns `true` if that created it.
+    pub(crate) fn update(&mut self, name: &str, input: &Input) -> Result<(ResponseObject, bool)> {
         loop {
             let Some(existing) = self.find(name) else {
                 match input {
-                    Input::Replace(object) if self.served.strategy().create_on_update && self.part == Part::Whole => {
+                    Input::Replace(object)
+                        if self.served.strategy().create_on_update
+                            && self.subresource == Subresource::None =>
+                    {
                         match self.create_by_update(name, object.clone()) {
-                            // Somebody else was faster.
-                            Err(failure) if failure.reason == Some(Reason::AlreadyExists) => continue,
-                            made => return made.map(|answer| (answer, true)),
+                            // Another request created it.
+                            Err(failure) if failure.reason == Some(Reason::AlreadyExists) => {
+                                continue;
+                            }
+                            created => return created.map(|answer| (answer, true)),
                         }
                     }
                     _ => return Err(self.not_found(name)),
@@ -49,8 +57,8 @@ impl Call<'_> {
         }
     }
 
-    /// A revision in it says nothing, but a uid is of an object that is gone.
-    fn create_by_update(&mut self, name: &str, mut object: Value) -> Result<Answer> {
+    /// Creates the object of an update. Its resource version is ignored, but a uid is a conflict.
+    fn create_by_update(&mut self, name: &str, mut object: Value) -> Result<ResponseObject> {
         check_name(name, &object)?;
         let uid = meta_text(&object, "uid");
         if !uid.is_empty() {
@@ -60,47 +68,64 @@ impl Call<'_> {
         self.create(object)
     }
 
-    /// `None` if somebody else was faster.
-    fn try_update(&mut self, name: &str, input: &Input, existing: &std::sync::Arc<Object>) -> Result<Option<Answer>> {
+    /// Returns `None` after a conflict with another write.
+    fn try_update(
+        &mut self,
+        name: &str,
+        input: &Input,
+        existing: &std::sync::Arc<Object>,
+    ) -> Result<Option<ResponseObject>> {
         let old = self.served.decode(existing);
-        let mut new = self.changed(name, input, &old)?;
+        let mut new = self.requested_object(name, input, &old)?;
         self.check_preconditions(name, input, &new, &old)?;
-        self.keep_other_parts(&mut new, &old);
+        self.keep_other_fields(&mut new, &old);
         self.mutate(Operation::Update, name, &mut new, Some(&old))?;
         let patched = matches!(input, Input::Patch(..));
-        self.warnings.extend(meta::dedupe_owner_references(&mut new, patched));
+        self.warnings
+            .extend(meta::dedupe_owner_references(&mut new, patched));
         self.prepare_update(&mut new, &old);
         let core = self.core;
-        let _allocating = (self.served.strategy().needs == Needs::Addresses).then(|| core.allocation.lock());
-        if self.part == Part::Whole {
-            self.settle(name, &mut new, Some(&old))?;
+        let _allocating = (self.served.strategy().dependencies == Dependencies::Addresses)
+            .then(|| core.allocation.lock());
+        if self.subresource == Subresource::None {
+            self.fill_from_other_objects(name, &mut new, Some(&old))?;
         }
         self.validate(name, &new, Some(&old))?;
         if self.served.strategy().custom {
-            self.warnings.extend(meta::finalizer_warnings(&new, Some(&old)));
+            self.warnings
+                .extend(meta::finalizer_warnings(&new, Some(&old)));
         }
         self.warnings.extend((self.served.strategy().warn)(&new));
-        self.core.admission.run_validating(&self.review(Operation::Update, name, Some(&old)), Some(&new))?;
-        let gone = may_go(&new) && !may_go(&old);
+        self.core.admission.run_validating(
+            &self.review(Operation::Update, name, Some(&old)),
+            Some(&new),
+        )?;
+        let gone = is_removable(&new) && !is_removable(&old);
         let content = self.encode(&new)?;
         if content == *existing.content() && !gone {
-            return Ok(Some(Answer::Stored(existing.clone())));
+            return Ok(Some(ResponseObject::Stored(existing.clone())));
         }
         if self.options.dry_run {
-            return Ok(Some(Answer::Value(new)));
+            return Ok(Some(ResponseObject::Value(new)));
         }
         let content = (!gone).then_some(content);
-        match self.core.store.write(&self.served.table, &existing.key, Some(existing.revision), content) {
-            // The last finalizer is gone, and the object with it: what is shown is what it would have become.
-            Ok(_) if gone => Ok(Some(Answer::Value(new))),
-            Ok(change) => Ok(change.after.clone().map(Answer::Stored)),
-            Err(Refused::Moved) => Ok(None),
-            Err(refused) => Err(self.refused(name, &refused)),
+        match self.core.store.write(
+            &self.served.table,
+            &existing.key,
+            Some(existing.revision),
+            content,
+        ) {
+            // The update removed the last finalizer and so the object. The response shows it as
+            // updated.
+            Ok(_) if gone => Ok(Some(ResponseObject::Value(new))),
+            Ok(change) => Ok(change.after.clone().map(ResponseObject::Stored)),
+            Err(WriteError::Conflict) => Ok(None),
+            Err(error) => Err(self.write_failure(name, &error)),
         }
     }
 
-    /// What the object is to become, before anything else is looked at.
-    fn changed(&mut self, name: &str, input: &Input, old: &Value) -> Result<Value> {
+    /// Returns the object that the request asks for.
+    fn requested_object(&mut self, name: &str, input: &Input, old: &Value) -> Result<Value> {
         match input {
             Input::Replace(object) => {
                 check_name(name, object)?;
@@ -111,15 +136,22 @@ impl Call<'_> {
                     let mut object = old.clone();
                     patch.apply(&mut object).map(|()| object)
                 };
-                let object = self.accept_patched(patched()?, faults.clone(), || patched().unwrap_or_default())?;
+                let object = self
+                    .accept_patched(patched()?, faults.clone(), || patched().unwrap_or_default())?;
                 check_name(name, &object)?;
                 Ok(object)
             }
         }
     }
 
-    /// The resourceVersion and uid that a request carries are what it expects.
-    fn check_preconditions(&self, name: &str, input: &Input, new: &Value, old: &Value) -> Result<()> {
+    /// Compares the resource version and the uid of the request with those of the object.
+    fn check_preconditions(
+        &self,
+        name: &str,
+        input: &Input,
+        new: &Value,
+        old: &Value,
+    ) -> Result<()> {
         let uid = meta_text(new, "uid");
         if matches!(input, Input::Replace(_)) && !uid.is_empty() {
             self.check_uid(name, uid, old)?;
@@ -128,11 +160,19 @@ impl Call<'_> {
         let seen = if seen.is_empty() { 0 } else { revision(seen)? };
         if seen == 0 {
             if !self.served.strategy().unconditional_update {
-                let error =
-                    FieldError::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
-                // The real server names the resource here, not the kind.
+                let error = FieldError::invalid(
+                    "metadata.resourceVersion",
+                    &0.into(),
+                    "must be specified for an update",
+                );
+                // Here kube-apiserver names the resource instead of the kind.
                 let resource = &self.served.resource;
-                return Err(Failure::invalid(&resource.group, &resource.plural, name, vec![error]));
+                return Err(Failure::invalid(
+                    &resource.group,
+                    &resource.plural,
+                    name,
+                    vec![error],
+                ));
             }
         } else if seen != revision(meta_text(old, "resourceVersion"))? {
             return Err(self.conflict(name, super::CHANGED_MEANWHILE));
@@ -145,90 +185,106 @@ impl Call<'_> {
         if expected == found {
             return Ok(());
         }
-        let cause = format!("Precondition failed: UID in precondition: {expected}, UID in object meta: {found}");
+        let cause = format!(
+            "Precondition failed: UID in precondition: {expected}, UID in object meta: {found}"
+        );
         Err(self.conflict(name, cause))
     }
 
-    /// A request on a part of an object leaves the others as they are.
-    fn keep_other_parts(&self, new: &mut Value, old: &Value) {
-        match self.part {
-            Part::Whole | Part::Scale => {
+    /// Restores the fields that a request for this subresource must not change.
+    fn keep_other_fields(&self, new: &mut Value, old: &Value) {
+        match self.subresource {
+            Subresource::None | Subresource::Scale => {
                 if self.served.strategy().status.is_some() {
                     copy(old, new, "status");
                 }
             }
-            Part::Status => {
+            Subresource::Status => {
                 let mut kept = old.clone();
                 copy(new, &mut kept, "status");
                 let rule = self.served.strategy().status.unwrap_or_default();
-                let also =
-                    [("labels", rule.labels), ("annotations", rule.annotations), ("finalizers", rule.finalizers)];
-                for (field, _) in also.iter().filter(|(_, taken)| *taken) {
+                let also = [
+                    ("labels", rule.labels),
+                    ("annotations", rule.annotations),
+                    ("finalizers", rule.finalizers),
+                ];
+                for (field, _) in also.iter().filter(|(_, writable)| *writable) {
                     copy(&new["metadata"], &mut kept["metadata"], field);
                 }
                 *new = kept;
                 if &*self.served.table == crate::catalog::DEFINITIONS {
-                    crate::crd::status::keep_stored(new);
+                    crate::crd::status::restore_stored_versions(new);
                 }
             }
-            Part::Finalize => copy(old, new, "status"),
+            Subresource::Finalize => copy(old, new, "status"),
         }
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
         let old_meta = old.get("metadata").cloned().unwrap_or_default();
         let meta = meta_mut(new);
-        for field in KEPT {
+        for field in IMMUTABLE {
             match old_meta.get(field) {
                 Some(value) => meta.insert(field.into(), value.clone()),
                 None => meta.remove(field),
             };
         }
-        for field in KEPT_ONCE_THERE {
+        for field in IMMUTABLE_ONCE_SET {
             if let Some(value) = old_meta.get(field) {
                 meta.insert(field.into(), value.clone());
             }
         }
         for field in ["uid", "resourceVersion"] {
-            if meta.get(field).and_then(Value::as_str).is_none_or(str::is_empty)
+            if meta
+                .get(field)
+                .and_then(Value::as_str)
+                .is_none_or(str::is_empty)
                 && let Some(value) = old_meta.get(field)
             {
                 meta.insert(field.into(), value.clone());
             }
         }
-        match self.part {
-            Part::Whole => self.prepare(new, Some(old)),
-            Part::Finalize => builtin::prepare_finalize(new),
-            Part::Status | Part::Scale => {}
+        match self.subresource {
+            Subresource::None => self.prepare(new, Some(old)),
+            Subresource::Finalize => builtin::prepare_finalize(new),
+            Subresource::Status | Subresource::Scale => {}
         }
-        if self.served.strategy().generation == Generation::Spec && self.counts(new, old) {
+        if self.served.strategy().generation == Generation::Spec
+            && self.increments_generation(new, old)
+        {
             bump_generation(new);
         }
     }
 
-    /// Whether a change is one of what is wanted, not only of what is.
-    fn counts(&self, new: &Value, old: &Value) -> bool {
+    /// Returns whether the update changes a field other than metadata and status.
+    fn increments_generation(&self, new: &Value, old: &Value) -> bool {
         let strategy = self.served.strategy();
-        let wanted = |name: &str| {
-            !matches!(name, "apiVersion" | "kind" | "metadata") && (strategy.status.is_none() || name != "status")
+        let is_desired_state = |name: &str| {
+            !matches!(name, "apiVersion" | "kind" | "metadata")
+                && (strategy.status.is_none() || name != "status")
         };
-        let more = |one: &Value, other: &Value| {
+        let differs = |one: &Value, other: &Value| {
             let fields = one.as_object().into_iter().flatten();
-            fields.filter(|(name, _)| wanted(name)).any(|(name, value)| other.get(name) != Some(value))
+            fields
+                .filter(|(name, _)| is_desired_state(name))
+                .any(|(name, value)| other.get(name) != Some(value))
         };
-        more(new, old) || more(old, new)
+        differs(new, old) || differs(old, new)
     }
 }
 
-/// The revision in a `resourceVersion`.
+/// Parses a resource version.
 pub(crate) fn revision(text: &str) -> Result<u64> {
     text.parse().map_err(|_| {
-        let message = format!("strconv.ParseUint: parsing {}: invalid syntax", Value::from(text));
+        let message = format!(
+            "strconv.ParseUint: parsing {}: invalid syntax",
+            Value::from(text)
+        );
         Failure::new(500, None::<Reason>, message)
     })
 }
 
-/// Make a field of `to` what it is in `from`.
+/// Copies a field from `from` to `to`, or removes it if `from` does not have it.
 fn copy(from: &Value, to: &mut Value, field: &str) {
     let Some(to) = to.as_object_mut() else { return };
     match from.get(field) {

@@ -1,22 +1,34 @@
-//! From a definition's `openAPIV3Schema`, already found to be structural, to a table of nodes.
+//! Compilation of a structural `openAPIV3Schema` to a table of nodes.
 
 use super::{
-    Additional, Bound, Format, Id, Kind, List, Node, Pattern, Rules, Schema, formats, path::Path, pattern,
-    validate::NO_FIELD,
+    Additional, Bound, ListType, Node, NodeId, Pattern, Rules, Schema, ValueFormat, ValueType,
+    formats, path::Path, pattern, validate::NO_FIELD,
 };
 use crate::status::{FieldError, FieldErrors};
 use serde_json::{Map, Value};
 
-/// Keywords that hold lists of schemas.
+/// Logical junctors: keywords with lists of schemas.
 pub(super) const JUNCTORS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 
 pub(super) fn compile(schema: &Value, preserve: bool) -> Schema {
-    let mut compiler = Compiler { nodes: Vec::new(), has_rules: false };
+    let mut compiler = Compiler {
+        nodes: Vec::new(),
+        has_rules: false,
+    };
     let root = compiler.add(schema);
-    let Compiler { mut nodes, has_rules } = compiler;
+    let Compiler {
+        mut nodes,
+        has_rules,
+    } = compiler;
     nodes[root as usize].preserve |= preserve;
-    let has_lists = nodes.iter().any(|node| node.list != List::Atomic);
-    Schema { nodes: nodes.into(), root, builtin: false, has_rules, has_lists }
+    let has_lists = nodes.iter().any(|node| node.list != ListType::Atomic);
+    Schema {
+        nodes: nodes.into(),
+        root,
+        builtin: false,
+        has_rules,
+        has_lists,
+    }
 }
 
 struct Compiler {
@@ -25,8 +37,8 @@ struct Compiler {
 }
 
 impl Compiler {
-    fn add(&mut self, schema: &Value) -> Id {
-        let mut fields: Vec<(Box<str>, Id)> = schema["properties"]
+    fn add(&mut self, schema: &Value) -> NodeId {
+        let mut fields: Vec<(Box<str>, NodeId)> = schema["properties"]
             .as_object()
             .into_iter()
             .flatten()
@@ -35,25 +47,33 @@ impl Compiler {
         fields.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         let additional = match &schema["additionalProperties"] {
             Value::Bool(true) => Additional::Open,
-            Value::Bool(false) => Additional::Refused,
+            Value::Bool(false) => Additional::Forbidden,
             each @ Value::Object(_) => Additional::Each(self.add(each)),
             _ => Additional::None,
         };
-        let items = schema["items"].is_object().then(|| self.add(&schema["items"]));
+        let items = schema["items"]
+            .is_object()
+            .then(|| self.add(&schema["items"]));
         let kind = kind(schema);
-        self.has_rules |= schema["x-kubernetes-validations"].as_array().is_some_and(|rules| !rules.is_empty());
+        self.has_rules |= schema["x-kubernetes-validations"]
+            .as_array()
+            .is_some_and(|rules| !rules.is_empty());
         let node = Node {
             kind,
             nullable: flag(schema, "nullable"),
             preserve: flag(schema, "x-kubernetes-preserve-unknown-fields"),
             embedded: flag(schema, "x-kubernetes-embedded-resource"),
-            default: Some(&schema["default"]).filter(|value| !value.is_null()).cloned(),
+            default: Some(&schema["default"])
+                .filter(|value| !value.is_null())
+                .cloned(),
             fields,
             additional,
             items,
             list: list(schema),
             atomic: schema["x-kubernetes-map-type"] == "atomic",
-            format: schema["format"].as_str().and_then(|name| format(kind, name)),
+            format: schema["format"]
+                .as_str()
+                .and_then(|name| format(kind, name)),
             rules: schema.as_object().and_then(|schema| self.rules(schema)),
             go: None,
             written_empty: Vec::new(),
@@ -62,28 +82,57 @@ impl Compiler {
             rule: None,
         };
         self.nodes.push(node);
-        // A definition is at most a few MB, so its nodes are far fewer than 2^32.
-        (self.nodes.len() - 1) as Id
+        // A CRD has at most a few MB, so its nodes are far fewer than 2^32.
+        (self.nodes.len() - 1) as NodeId
     }
 
-    /// `None` if nothing is asked: then validation has nothing to look through.
+    /// Returns `None` if there are no validations, so that validation can skip the node.
     fn rules(&mut self, schema: &Map<String, Value>) -> Option<Box<Rules>> {
-        let count = |key: &str| schema.get(key).and_then(Value::as_u64).map(|count| count as usize);
-        let bound = |key: &str, exclusive: &str| {
-            let exclusive = schema.get(exclusive).and_then(Value::as_bool).unwrap_or(false);
-            schema.get(key).and_then(Value::as_f64).map(|at| Bound { at, exclusive })
+        let count = |key: &str| {
+            schema
+                .get(key)
+                .and_then(Value::as_u64)
+                .map(|count| count as usize)
         };
-        let list = |key: &str| schema.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let pattern = schema.get("pattern").and_then(Value::as_str).filter(|text| !text.is_empty());
-        let [all_of, any_of, one_of] =
-            JUNCTORS.map(|key| list(key).iter().map(|schema| self.add(schema)).collect::<Vec<_>>());
+        let bound = |key: &str, exclusive: &str| {
+            let exclusive = schema
+                .get(exclusive)
+                .and_then(Value::as_bool)
+                .unwrap_or(false);
+            schema
+                .get(key)
+                .and_then(Value::as_f64)
+                .map(|at| Bound { at, exclusive })
+        };
+        let list = |key: &str| {
+            schema
+                .get(key)
+                .and_then(Value::as_array)
+                .map(Vec::as_slice)
+                .unwrap_or_default()
+        };
+        let pattern = schema
+            .get("pattern")
+            .and_then(Value::as_str)
+            .filter(|text| !text.is_empty());
+        let [all_of, any_of, one_of] = JUNCTORS.map(|key| {
+            list(key)
+                .iter()
+                .map(|schema| self.add(schema))
+                .collect::<Vec<_>>()
+        });
         let rules = Rules {
             maximum: bound("maximum", "exclusiveMaximum"),
             minimum: bound("minimum", "exclusiveMinimum"),
             multiple_of: schema.get("multipleOf").and_then(Value::as_f64),
             max_length: count("maxLength"),
             min_length: count("minLength"),
-            pattern: pattern.and_then(|text| Some(Pattern { text: text.into(), regex: pattern::regex(text).ok()? })),
+            pattern: pattern.and_then(|text| {
+                Some(Pattern {
+                    text: text.into(),
+                    regex: pattern::regex(text).ok()?,
+                })
+            }),
             max_items: count("maxItems"),
             min_items: count("minItems"),
             max_properties: count("maxProperties"),
@@ -93,7 +142,10 @@ impl Compiler {
             all_of,
             any_of,
             one_of,
-            not: schema.get("not").filter(|not| not.is_object()).map(|not| self.add(not)),
+            not: schema
+                .get("not")
+                .filter(|not| not.is_object())
+                .map(|not| self.add(not)),
         };
         (!rules.is_empty()).then(|| Box::new(rules))
     }
@@ -117,42 +169,50 @@ impl Rules {
             && self.required.is_empty()
             && self.one_of_values.is_empty()
             && counts.iter().all(Option::is_none)
-            && [&self.all_of, &self.any_of, &self.one_of].iter().all(|of| of.is_empty())
+            && [&self.all_of, &self.any_of, &self.one_of]
+                .iter()
+                .all(|of| of.is_empty())
     }
 }
 
-fn kind(schema: &Value) -> Kind {
+fn kind(schema: &Value) -> ValueType {
     if flag(schema, "x-kubernetes-int-or-string") {
-        return Kind::IntOrString;
+        return ValueType::IntOrString;
     }
     match schema["type"].as_str().unwrap_or_default() {
-        "array" => Kind::Array,
-        "boolean" => Kind::Boolean,
-        "integer" => Kind::Integer,
-        "number" => Kind::Number,
-        "object" => Kind::Object,
-        "string" => Kind::String,
-        _ => Kind::Any,
+        "array" => ValueType::Array,
+        "boolean" => ValueType::Boolean,
+        "integer" => ValueType::Integer,
+        "number" => ValueType::Number,
+        "object" => ValueType::Object,
+        "string" => ValueType::String,
+        _ => ValueType::Any,
     }
 }
 
-/// Formats that say nothing to this type, or that nobody knows, are ignored.
-fn format(kind: Kind, name: &str) -> Option<Format> {
+/// Formats of other types and unknown formats are ignored.
+fn format(kind: ValueType, name: &str) -> Option<ValueFormat> {
     match (kind, name) {
-        (Kind::Integer, "int32") => Some(Format::Int32),
-        (Kind::Integer, "int64") => Some(Format::Int64),
-        (Kind::Number, "float") => Some(Format::Float),
-        (Kind::Number, "double") => Some(Format::Double),
-        (Kind::String | Kind::Any, _) => Some(Format::Text(name.into(), formats::check(name)?)),
+        (ValueType::Integer, "int32") => Some(ValueFormat::Int32),
+        (ValueType::Integer, "int64") => Some(ValueFormat::Int64),
+        (ValueType::Number, "float") => Some(ValueFormat::Float),
+        (ValueType::Number, "double") => Some(ValueFormat::Double),
+        (ValueType::String | ValueType::Any, _) => {
+            Some(ValueFormat::Text(name.into(), formats::check(name)?))
+        }
         _ => None,
     }
 }
 
-fn list(schema: &Value) -> List {
+fn list(schema: &Value) -> ListType {
     match schema["x-kubernetes-list-type"].as_str() {
-        Some("set") => List::Set,
-        Some("map") => List::Map(strings(schema["x-kubernetes-list-map-keys"].as_array().map_or(&[], Vec::as_slice))),
-        _ => List::Atomic,
+        Some("set") => ListType::Set,
+        Some("map") => ListType::Map(strings(
+            schema["x-kubernetes-list-map-keys"]
+                .as_array()
+                .map_or(&[], Vec::as_slice),
+        )),
+        _ => ListType::Atomic,
     }
 }
 
@@ -161,40 +221,57 @@ fn flag(schema: &Value, key: &str) -> bool {
 }
 
 fn strings(list: &[Value]) -> Vec<String> {
-    list.iter().filter_map(Value::as_str).map(String::from).collect()
+    list.iter()
+        .filter_map(Value::as_str)
+        .map(String::from)
+        .collect()
 }
 
 impl Schema {
-    /// What is wrong with the defaults: each has to be something that its own schema accepts and leaves as it is.
+    /// Checks that each default is valid and unchanged by pruning.
     pub(super) fn check_defaults(&self, schema: &Value, path: &str) -> FieldErrors {
         let mut errors = FieldErrors::new();
-        self.defaults_below(self.root, schema, path, &mut errors);
+        self.check_defaults_below(self.root, schema, path, &mut errors);
         errors
     }
 
-    /// The nodes below `id` came from `schema`, which is walked beside them for the paths.
-    fn defaults_below(&self, id: Id, schema: &Value, path: &str, errors: &mut FieldErrors) {
+    /// Checks the defaults at and below `id`, which was compiled from `schema`.
+    fn check_defaults_below(
+        &self,
+        id: NodeId,
+        schema: &Value,
+        path: &str,
+        errors: &mut FieldErrors,
+    ) {
         let node = self.node(id);
         if let Some(default) = &node.default {
             let at = format!("{path}.default");
             let mut pruned = default.clone();
             if self.prune_at(id, &mut pruned) {
-                errors.push(FieldError::invalid(&at, default, "must not have unknown fields"));
+                errors.push(FieldError::invalid(
+                    &at,
+                    default,
+                    "must not have unknown fields",
+                ));
             }
             let mut found = FieldErrors::new();
             self.check(id, default, None, &Path::ROOT, &mut found);
             errors.extend(found.into_iter().map(|error| {
-                let whole = error.field.is_empty() || error.field == NO_FIELD;
-                let field = if whole { at.clone() } else { format!("{at}.{}", error.field) };
+                let is_root = error.field.is_empty() || error.field == NO_FIELD;
+                let field = if is_root {
+                    at.clone()
+                } else {
+                    format!("{at}.{}", error.field)
+                };
                 FieldError { field, ..error }
             }));
         }
         if let Some(items) = node.items {
-            self.defaults_below(items, &schema["items"], &format!("{path}.items"), errors);
+            self.check_defaults_below(items, &schema["items"], &format!("{path}.items"), errors);
         }
         for (name, id) in &node.fields {
             let schema = &schema["properties"][&**name];
-            self.defaults_below(*id, schema, &format!("{path}.properties[{name}]"), errors);
+            self.check_defaults_below(*id, schema, &format!("{path}.properties[{name}]"), errors);
         }
     }
 }

@@ -1,55 +1,81 @@
-//! What Go says of an object that does not fit its built-in type.
+//! Errors of Go's decoder for objects that do not match their built-in type.
 
-use super::{Additional, Format, Kind, Node, Schema, gotime, path::Path, quantity};
+use super::{Additional, Node, Schema, ValueFormat, ValueType, gotime, path::Path, quantity};
 use base64::{DecodeError, Engine, engine::general_purpose::STANDARD};
-use serde_json::{Number, Value};
+use serde_json::Value;
 use std::fmt::Write;
 
 impl Schema {
-    /// The first thing in an object that its Go type cannot hold, in Go's words. Custom resources have no Go type.
+    /// Returns the first error of decoding an object into its Go type. Custom resources have no Go
+    /// type.
     pub(crate) fn decode_error(&self, object: &Value) -> Option<String> {
-        let root = Decoder { schema: self, within: None };
-        if self.builtin { root.decode(self.root(), object, &Path::ROOT).err() } else { None }
+        let root = Decoder {
+            schema: self,
+            within: None,
+        };
+        if self.builtin {
+            root.decode(self.root(), object, &Path::ROOT).err()
+        } else {
+            None
+        }
     }
 }
 
 #[derive(Clone, Copy)]
 struct Decoder<'a> {
     schema: &'a Schema,
-    /// The Go type whose field is being decoded: `v1.PodSpec`.
+    /// Go type of the struct whose field is decoded: `v1.PodSpec`.
     within: Option<&'a str>,
 }
 
 impl<'a> Decoder<'a> {
-    /// `path` has fields only: Go's messages leave out the keys of maps and the indexes of lists.
+    /// `path` has only fields, since Go's messages omit map keys and list indexes.
     fn decode(self, node: &'a Node, value: &Value, path: &Path<'_>) -> Result<(), String> {
         match (node.kind, value) {
             (_, Value::Null)
-            | (Kind::Boolean, Value::Bool(_))
-            | (Kind::Number, Value::Number(_))
-            | (Kind::IntOrString, Value::String(_)) => Ok(()),
-            (Kind::String, _) if matches!(node.format, Some(Format::Quantity)) => quantity(value),
-            (Kind::String, Value::String(text)) => formatted(node, text),
-            (Kind::Integer | Kind::IntOrString, Value::Number(number)) => {
-                let fits = match node.format {
-                    Some(Format::Int64) => number.as_i64().is_some(),
-                    _ => number.as_i64().is_some_and(|number| i32::try_from(number).is_ok()),
-                };
-                if fits { Ok(()) } else { Err(self.mismatch(node, path, &format!("number {}", shown(number)))) }
+            | (ValueType::Boolean, Value::Bool(_))
+            | (ValueType::Number, Value::Number(_))
+            | (ValueType::IntOrString, Value::String(_)) => Ok(()),
+            (ValueType::String, _) if matches!(node.format, Some(ValueFormat::Quantity)) => {
+                check_quantity(value)
             }
-            (Kind::Array, Value::Array(list)) => match node.items {
-                Some(items) => list.iter().try_for_each(|item| self.decode(self.schema.node(items), item, path)),
+            (ValueType::String, Value::String(text)) => check_format(node, text),
+            (ValueType::Integer | ValueType::IntOrString, Value::Number(number)) => {
+                let fits = match node.format {
+                    Some(ValueFormat::Int64) => number.as_i64().is_some(),
+                    _ => number
+                        .as_i64()
+                        .is_some_and(|number| i32::try_from(number).is_ok()),
+                };
+                if fits {
+                    Ok(())
+                } else {
+                    Err(self.mismatch(node, path, &format!("number {number}")))
+                }
+            }
+            (ValueType::Array, Value::Array(list)) => match node.items {
+                Some(items) => list
+                    .iter()
+                    .try_for_each(|item| self.decode(self.schema.node(items), item, path)),
                 None => Ok(()),
             },
-            (Kind::Object | Kind::Any, Value::Object(map)) => {
-                let inside = Self { within: node.go.as_deref().or(self.within), ..self };
-                map.iter().try_for_each(|(key, value)| match (node.named(key), node.additional) {
-                    (Some(id), _) => inside.decode(self.schema.node(id), value, &path.field(key)),
-                    (None, Additional::Each(id)) => inside.decode(self.schema.node(id), value, path),
-                    _ => Ok(()),
-                })
+            (ValueType::Object | ValueType::Any, Value::Object(map)) => {
+                let inner = Self {
+                    within: node.go.as_deref().or(self.within),
+                    ..self
+                };
+                map.iter()
+                    .try_for_each(|(key, value)| match (node.named(key), node.additional) {
+                        (Some(id), _) => {
+                            inner.decode(self.schema.node(id), value, &path.field(key))
+                        }
+                        (None, Additional::Each(id)) => {
+                            inner.decode(self.schema.node(id), value, path)
+                        }
+                        _ => Ok(()),
+                    })
             }
-            (Kind::Any, _) => Ok(()),
+            (ValueType::Any, _) => Ok(()),
             (_, value) => Err(self.mismatch(node, path, go_name(value))),
         }
     }
@@ -68,36 +94,41 @@ impl<'a> Decoder<'a> {
 
     fn go_type(self, node: &Node) -> String {
         match (node.kind, &node.format) {
-            (Kind::String, Some(Format::Byte)) => "[]uint8".into(),
-            (Kind::String, _) => "string".into(),
-            (Kind::Boolean, _) => "bool".into(),
-            (Kind::Number, _) => "float64".into(),
-            (Kind::Integer, Some(Format::Int64)) => "int64".into(),
-            (Kind::Integer | Kind::IntOrString, _) => "int32".into(),
-            (Kind::Array, _) => match node.items {
+            (ValueType::String, Some(ValueFormat::Byte)) => "[]uint8".into(),
+            (ValueType::String, _) => "string".into(),
+            (ValueType::Boolean, _) => "bool".into(),
+            (ValueType::Number, _) => "float64".into(),
+            (ValueType::Integer, Some(ValueFormat::Int64)) => "int64".into(),
+            (ValueType::Integer | ValueType::IntOrString, _) => "int32".into(),
+            (ValueType::Array, _) => match node.items {
                 Some(items) => format!("[]{}", self.go_type(self.schema.node(items))),
                 None => "[]interface {}".into(),
             },
-            (Kind::Object | Kind::Any, _) => match (&node.go, node.additional) {
+            (ValueType::Object | ValueType::Any, _) => match (&node.go, node.additional) {
                 (Some(go), _) => go.to_string(),
-                (None, Additional::Each(id)) => format!("map[string]{}", self.go_type(self.schema.node(id))),
+                (None, Additional::Each(id)) => {
+                    format!("map[string]{}", self.go_type(self.schema.node(id)))
+                }
                 _ => "map[string]interface {}".into(),
             },
         }
     }
 }
 
-/// A text that has to be a time or base64.
-fn formatted(node: &Node, text: &str) -> Result<(), String> {
+/// Checks a text that must be a time or base64.
+fn check_format(node: &Node, text: &str) -> Result<(), String> {
     match node.format {
-        Some(Format::Time) => gotime::parse(text, false),
-        Some(Format::MicroTime) => gotime::parse(text, true),
-        Some(Format::Byte) => match STANDARD.decode(text) {
+        Some(ValueFormat::Time) => gotime::parse(text, false),
+        Some(ValueFormat::MicroTime) => gotime::parse(text, true),
+        Some(ValueFormat::Byte) => match STANDARD.decode(text) {
             Ok(_) => Ok(()),
-            Err(DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol { offset: at, .. }) => {
-                Err(format!("illegal base64 data at input byte {at}"))
-            }
-            Err(_) => Err(format!("illegal base64 data at input byte {}", text.len() / 4 * 4)),
+            Err(
+                DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol { offset: at, .. },
+            ) => Err(format!("illegal base64 data at input byte {at}")),
+            Err(_) => Err(format!(
+                "illegal base64 data at input byte {}",
+                text.len() / 4 * 4
+            )),
         },
         _ => Ok(()),
     }
@@ -111,12 +142,8 @@ fn go_name(value: &Value) -> &'static str {
     }
 }
 
-fn shown(number: &Number) -> String {
-    number.to_string()
-}
-
-/// Quantities may be written as numbers too.
-fn quantity(value: &Value) -> Result<(), String> {
+/// Checks a quantity, which can also be a number.
+fn check_quantity(value: &Value) -> Result<(), String> {
     let parsed = match value {
         Value::Number(number) => quantity::parse(&quantity::number_text(number)),
         Value::String(text) => quantity::parse(text),
@@ -131,23 +158,32 @@ mod tests {
     use serde_json::{Value, json};
 
     fn error(definition: &'static str, object: &Value) -> String {
-        Schema::builtin(definition).decode_error(object).unwrap_or_default()
+        Schema::builtin(definition)
+            .decode_error(object)
+            .unwrap_or_default()
     }
 
     #[test]
-    fn go_names_the_struct_the_way_to_the_field_and_its_type() {
+    fn a_type_error_contains_the_struct_the_path_and_the_type() {
         let map = "io.k8s.api.core.v1.ConfigMap";
-        let text = "json: cannot unmarshal number into Go struct field ConfigMap.data of type string";
+        let text =
+            "json: cannot unmarshal number into Go struct field ConfigMap.data of type string";
         assert_eq!(error(map, &json!({"data": {"a": 1}})), text);
         let text = "json: cannot unmarshal array into Go struct field ConfigMap.data of type map[string]string";
         assert_eq!(error(map, &json!({"data": []})), text);
         let text = "json: cannot unmarshal bool into Go struct field ObjectMeta.metadata.labels of type string";
-        assert_eq!(error(map, &json!({"metadata": {"labels": {"a": true}}})), text);
-        assert_eq!(error(map, &json!([])), "json: cannot unmarshal array into Go value of type v1.ConfigMap");
+        assert_eq!(
+            error(map, &json!({"metadata": {"labels": {"a": true}}})),
+            text
+        );
+        assert_eq!(
+            error(map, &json!([])),
+            "json: cannot unmarshal array into Go value of type v1.ConfigMap"
+        );
     }
 
     #[test]
-    fn the_struct_is_the_innermost_one() {
+    fn a_type_error_contains_the_innermost_struct() {
         let deployment = "io.k8s.api.apps.v1.Deployment";
         let text = "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32";
         assert_eq!(error(deployment, &json!({"spec": {"replicas": "3"}})), text);
@@ -155,35 +191,61 @@ mod tests {
         assert_eq!(error(deployment, &json!({"spec": {"replicas": 1.5}})), text);
         let text = "json: cannot unmarshal string into Go struct field PodSpec.spec.template.spec.containers of \
                     type []v1.Container";
-        assert_eq!(error(deployment, &json!({"spec": {"template": {"spec": {"containers": "x"}}}})), text);
+        assert_eq!(
+            error(
+                deployment,
+                &json!({"spec": {"template": {"spec": {"containers": "x"}}}})
+            ),
+            text
+        );
         let text = "json: cannot unmarshal number into Go struct field Container.spec.template.spec.containers.name \
                     of type string";
-        assert_eq!(error(deployment, &json!({"spec": {"template": {"spec": {"containers": [{"name": 1}]}}}})), text);
+        assert_eq!(
+            error(
+                deployment,
+                &json!({"spec": {"template": {"spec": {"containers": [{"name": 1}]}}}})
+            ),
+            text
+        );
     }
 
     #[test]
-    fn whatever_go_accepts_is_accepted() {
+    fn values_that_go_accepts_are_accepted() {
         let service = json!({"spec": {"ports": [{"port": 80, "targetPort": "http"}, {"port": 81, "targetPort": 81}]}});
         assert_eq!(error("io.k8s.api.core.v1.Service", &service), "");
         let pod = json!({"metadata": {"creationTimestamp": null}, "spec": {"containers": [
             {"name": "a", "resources": {"limits": {"cpu": 1, "memory": "1Gi"}}},
         ]}});
         assert_eq!(error("io.k8s.api.core.v1.Pod", &pod), "");
-        assert_eq!(error("io.k8s.api.core.v1.Secret", &json!({"data": {"a": "aGk="}})), "");
+        assert_eq!(
+            error("io.k8s.api.core.v1.Secret", &json!({"data": {"a": "aGk="}})),
+            ""
+        );
         assert_eq!(Schema::any().decode_error(&json!({"data": 1})), None);
     }
 
     #[test]
     fn quantities_and_base64_are_checked() {
-        let limits = |cpu: &str| json!({"spec": {"containers": [{"resources": {"limits": {"cpu": cpu}}}]}});
-        assert!(error("io.k8s.api.core.v1.Pod", &limits("one")).starts_with("quantities must match"));
+        let limits =
+            |cpu: &str| json!({"spec": {"containers": [{"resources": {"limits": {"cpu": cpu}}}]}});
+        assert!(
+            error("io.k8s.api.core.v1.Pod", &limits("one")).starts_with("quantities must match")
+        );
         let text = "illegal base64 data at input byte 1";
-        assert_eq!(error("io.k8s.api.core.v1.Secret", &json!({"data": {"a": "a!=="}})), text);
+        assert_eq!(
+            error("io.k8s.api.core.v1.Secret", &json!({"data": {"a": "a!=="}})),
+            text
+        );
     }
 
     #[test]
-    fn a_lease_needs_six_digits() {
-        let lease = |at: &str| error("io.k8s.api.coordination.v1.Lease", &json!({"spec": {"renewTime": at}}));
+    fn a_micro_time_has_six_fractional_digits() {
+        let lease = |at: &str| {
+            error(
+                "io.k8s.api.coordination.v1.Lease",
+                &json!({"spec": {"renewTime": at}}),
+            )
+        };
         assert_eq!(lease("2026-01-02T03:04:05.123456Z"), "");
         assert_eq!(
             lease("2026-01-02T03:04:05Z"),

@@ -1,57 +1,77 @@
-//! Filling in what an object leaves open, and dropping nulls where nothing may be null.
+//! Defaulting of objects and removal of nulls.
 
-use super::{Additional, Format, Node, Schema, gotime, quantity};
+use super::{Additional, Node, Schema, ValueFormat, gotime, quantity};
 use serde_json::{Map, Value};
 
 impl Schema {
-    /// Fills in defaults. A null where none may be becomes the default, or goes if there is none.
+    /// Sets defaults. A null in a field that is not nullable becomes the default, or is removed
+    /// without one.
     pub(crate) fn default(&self, object: &mut Value) {
-        self.fill(self.root(), object);
+        self.apply_default(self.root(), object);
     }
 
-    fn fill(&self, node: &Node, value: &mut Value) {
+    fn apply_default(&self, node: &Node, value: &mut Value) {
         match value {
-            Value::Object(map) => self.fill_map(node, map),
+            Value::Object(map) => self.apply_map_defaults(node, map),
             Value::Array(list) => {
-                let Some(items) = node.items.map(|id| self.node(id)) else { return };
+                let Some(items) = node.items.map(|id| self.node(id)) else {
+                    return;
+                };
                 for item in list {
-                    // An item has no name that could be left out: without a default a null stays, and is invalid.
-                    if let (Value::Null, false, Some(default)) = (&*item, items.nullable, &items.default) {
+                    // A null item without a default cannot be removed. It stays and is invalid.
+                    if let (Value::Null, false, Some(default)) =
+                        (&*item, items.nullable, &items.default)
+                    {
                         *item = default.clone();
                     }
-                    self.fill(items, item);
+                    self.apply_default(items, item);
                 }
             }
-            Value::String(_) | Value::Number(_) if matches!(node.format, Some(Format::Quantity)) => {
+            Value::String(_) | Value::Number(_)
+                if matches!(node.format, Some(ValueFormat::Quantity)) =>
+            {
                 if let Some(canonical) = quantity::canonical(value) {
                     *value = canonical;
                 }
             }
-            // Times are shown as those of Greenwich.
-            Value::String(text) if matches!(node.format, Some(Format::Time | Format::MicroTime)) => {
-                let micro = matches!(node.format, Some(Format::MicroTime));
-                if let Some(shown) = gotime::shown(text, micro) {
-                    *text = shown;
+            // Times are normalized to UTC.
+            Value::String(text)
+                if matches!(
+                    node.format,
+                    Some(ValueFormat::Time | ValueFormat::MicroTime)
+                ) =>
+            {
+                let micro = matches!(node.format, Some(ValueFormat::MicroTime));
+                if let Some(normalized) = gotime::normalize(text, micro) {
+                    *text = normalized;
                 }
             }
             _ => {}
         }
     }
 
-    /// Fills in one field of an object, which something else has taken away.
+    /// Sets the default of one missing field of an object.
     pub(crate) fn default_field(&self, object: &mut Value, name: &str) {
-        let filled = self.root().filled.iter().find(|(field, _)| **field == *name);
-        if let (Some((_, filled)), Some(node), Some(map)) =
-            (filled, self.field(self.root(), name), object.as_object_mut())
-            && !map.contains_key(name)
+        let filled = self
+            .root()
+            .filled
+            .iter()
+            .find(|(field, _)| **field == *name);
+        if let (Some((_, filled)), Some(node), Some(map)) = (
+            filled,
+            self.field(self.root(), name),
+            object.as_object_mut(),
+        ) && !map.contains_key(name)
         {
-            self.fill(node, map.entry(name).or_insert(filled.clone()));
+            self.apply_default(node, map.entry(name).or_insert(filled.clone()));
         }
     }
 
-    fn fill_map(&self, node: &Node, map: &mut Map<String, Value>) {
+    fn apply_map_defaults(&self, node: &Node, map: &mut Map<String, Value>) {
         map.retain(|key, value| {
-            let Some(node) = self.field(node, key) else { return true };
+            let Some(node) = self.field(node, key) else {
+                return true;
+            };
             if value.is_null() && !node.nullable {
                 match &node.default {
                     Some(default) => *value = default.clone(),
@@ -80,7 +100,7 @@ impl Schema {
         if !node.fields.is_empty() || matches!(node.additional, Additional::Each(_)) {
             for (key, value) in map {
                 if let Some(node) = self.field(node, key) {
-                    self.fill(node, value);
+                    self.apply_default(node, value);
                 }
             }
         }
@@ -92,27 +112,41 @@ mod tests {
     use crate::schema::Schema;
     use serde_json::{Value, json};
 
-    fn filled(spec: Value, mut object: Value) -> Value {
+    fn defaulted(spec: Value, mut object: Value) -> Value {
         let schema = json!({"type": "object", "properties": spec});
-        Schema::from_crd(&schema, false, "").unwrap().default(&mut object);
+        Schema::from_crd(&schema, false, "")
+            .unwrap()
+            .default(&mut object);
         object
     }
 
     #[test]
-    fn what_is_missing_or_null_gets_its_default() {
+    fn missing_fields_and_nulls_get_their_default() {
         let spec = json!({"replicas": {"type": "integer", "default": 1}});
-        assert_eq!(filled(spec.clone(), json!({})), json!({"replicas": 1}));
-        assert_eq!(filled(spec.clone(), json!({"replicas": null})), json!({"replicas": 1}));
-        assert_eq!(filled(spec, json!({"replicas": 3})), json!({"replicas": 3}));
+        assert_eq!(defaulted(spec.clone(), json!({})), json!({"replicas": 1}));
+        assert_eq!(
+            defaulted(spec.clone(), json!({"replicas": null})),
+            json!({"replicas": 1})
+        );
+        assert_eq!(
+            defaulted(spec, json!({"replicas": 3})),
+            json!({"replicas": 3})
+        );
     }
 
     #[test]
-    fn a_null_stays_only_where_it_may_be() {
+    fn a_null_stays_only_in_nullable_fields() {
         let spec = json!({"a": {"type": "string"}, "b": {"type": "string", "nullable": true}});
-        assert_eq!(filled(spec, json!({"a": null, "b": null})), json!({"b": null}));
+        assert_eq!(
+            defaulted(spec, json!({"a": null, "b": null})),
+            json!({"b": null})
+        );
         let spec = json!({"b": {"type": "string", "nullable": true, "default": "x"}});
-        assert_eq!(filled(spec.clone(), json!({"b": null})), json!({"b": null}));
-        assert_eq!(filled(spec, json!({})), json!({"b": "x"}));
+        assert_eq!(
+            defaulted(spec.clone(), json!({"b": null})),
+            json!({"b": null})
+        );
+        assert_eq!(defaulted(spec, json!({})), json!({"b": "x"}));
     }
 
     #[test]
@@ -125,7 +159,7 @@ mod tests {
             "outer": {"type": "object", "default": {}, "properties": {"inner": {"type": "string", "default": "x"}}},
         });
         assert_eq!(
-            filled(spec, json!({"ports": [{"name": "a"}, {}]})),
+            defaulted(spec, json!({"ports": [{"name": "a"}, {}]})),
             json!({
                 "ports": [{"name": "a", "protocol": "TCP"}, {"name": "main", "protocol": "TCP"}],
                 "outer": {"inner": "x"},
@@ -134,9 +168,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_filled_into_an_object_that_is_not_there() {
+    fn a_missing_object_gets_no_defaults() {
         let spec = json!({"outer": {"type": "object", "properties": {"inner": {"type": "string", "default": "x"}}}});
-        assert_eq!(filled(spec, json!({})), json!({}));
+        assert_eq!(defaulted(spec, json!({})), json!({}));
     }
 
     #[test]
@@ -144,6 +178,9 @@ mod tests {
         let spec = json!({"map": {"type": "object", "additionalProperties": {
             "type": "object", "properties": {"a": {"type": "integer", "default": 1}},
         }}});
-        assert_eq!(filled(spec, json!({"map": {"x": {}, "y": null}})), json!({"map": {"x": {"a": 1}}}));
+        assert_eq!(
+            defaulted(spec, json!({"map": {"x": {}, "y": null}})),
+            json!({"map": {"x": {"a": 1}}})
+        );
     }
 }

@@ -1,7 +1,7 @@
-//! Structural schemas: what an object's fields may be, what is dropped from it, filled into it and wrong with it.
+//! Structural schemas: pruning, defaulting and validation of objects.
 //!
-//! A schema is a flat table of nodes that refer to each other by index, so that recursive types need nothing special
-//! and all built-in types share one table.
+//! A schema is a flat table of nodes that refer to each other by index, so that recursive types
+//! need no special case and all built-in types share one table.
 
 mod builtin;
 mod compile;
@@ -30,56 +30,60 @@ use std::{fmt, sync::Arc};
 /// The schema of a resource.
 pub(crate) struct Schema {
     nodes: Arc<[Node]>,
-    root: Id,
-    /// The object is one of Kubernetes' own types, which Go decodes.
+    root: NodeId,
+    /// The schema is that of a built-in type, which Go decodes.
     builtin: bool,
-    /// There are rules in CEL, which are checked only on objects that are otherwise in order.
+    /// There are CEL rules, which the real server checks only on objects without other errors.
     has_rules: bool,
-    /// There are lists that are sets or maps.
+    /// Some lists are sets or maps.
     has_lists: bool,
 }
 
-/// A node's place in its table.
-pub(crate) type Id = u32;
+/// Index of a node in its table.
+pub(crate) type NodeId = u32;
 
-/// What one value may be.
+/// Schema of one value.
 #[derive(Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a keyword of schemas")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a keyword of schemas"
+)]
 pub(crate) struct Node {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ValueType,
     pub(crate) nullable: bool,
-    /// Fields that are not mentioned are kept.
+    /// Unknown fields are kept.
     pub(crate) preserve: bool,
-    /// A whole object with apiVersion, kind and metadata.
+    /// The value is a resource with apiVersion, kind and metadata.
     pub(crate) embedded: bool,
     pub(crate) default: Option<Value>,
-    /// By name, sorted.
-    pub(crate) fields: Vec<(Box<str>, Id)>,
+    /// Fields, sorted by name.
+    pub(crate) fields: Vec<(Box<str>, NodeId)>,
     pub(crate) additional: Additional,
-    pub(crate) items: Option<Id>,
-    pub(crate) list: List,
-    /// The map is replaced as a whole.
+    pub(crate) items: Option<NodeId>,
+    pub(crate) list: ListType,
+    /// The map is atomic.
     pub(crate) atomic: bool,
-    pub(crate) format: Option<Format>,
+    pub(crate) format: Option<ValueFormat>,
     pub(crate) rules: Option<Box<Rules>>,
-    /// The Go type, for built-ins: `v1.PodSpec`.
+    /// Go type of a built-in type: `v1.PodSpec`.
     pub(crate) go: Option<Box<str>>,
-    /// The fields that Go writes even if they are empty, for types of which nothing more is known.
+    /// Fields that Go writes even if they are empty, for types without `filled`.
     written_empty: Vec<Box<str>>,
-    /// The fields that Go leaves out when they are zero, for built-ins.
+    /// Fields that Go omits if they are zero, for built-in types.
     zero: Vec<Box<str>>,
-    /// What fields become that are not given, for built-ins: their default, or what Go writes of them anyway.
+    /// Values of missing fields, for built-in types: their default, or the zero value that Go
+    /// writes.
     filled: Vec<(Box<str>, Value)>,
-    /// Fills in what depends on other fields, for built-ins.
-    rule: Option<Rule>,
+    /// Sets fields that depend on other fields, for built-in types.
+    rule: Option<DefaultRule>,
 }
 
-/// Fills in fields of an object that depend on others.
-pub(crate) type Rule = fn(&mut Map<String, Value>);
+/// Function that sets fields of an object depending on others.
+pub(crate) type DefaultRule = fn(&mut Map<String, Value>);
 
-/// The types that a value may have.
+/// Type of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ValueType {
     #[default]
     Any,
     Array,
@@ -91,49 +95,49 @@ pub(crate) enum Kind {
     String,
 }
 
-/// What fields an object may have besides those named.
+/// Schema of fields that are not listed in `properties`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Additional {
-    /// Nothing is said: they are unknown.
+    /// The schema has no `additionalProperties`: such fields are unknown.
     #[default]
     None,
-    /// `false`: they are refused.
-    Refused,
-    /// `true`: they may be there, but what is inside them is unknown.
+    /// `false`: such fields are forbidden.
+    Forbidden,
+    /// `true`: such fields are allowed, but their content is unknown.
     Open,
-    /// They all look like this.
-    Each(Id),
+    /// Schema of all such fields.
+    Each(NodeId),
 }
 
-/// How a list's items are told apart.
+/// Identity of a list's items.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum List {
+pub(crate) enum ListType {
     #[default]
     Atomic,
     Set,
-    /// By these fields.
+    /// Items are identified by these fields.
     Map(Vec<String>),
 }
 
-/// The format of a string or number.
+/// Format of a string or number.
 #[derive(Clone, Debug)]
-pub(crate) enum Format {
+pub(crate) enum ValueFormat {
     Int32,
     Int64,
     Float,
     Double,
-    /// Of a string: the name, and what tells whether a text has it.
+    /// Format of a string: its name, and the function that checks it.
     Text(Box<str>, fn(&str) -> bool),
-    /// RFC 3339.
+    /// RFC 3339 timestamp.
     Time,
-    /// RFC 3339 with exactly six fractional digits.
+    /// RFC 3339 timestamp with exactly six fractional digits.
     MicroTime,
     Quantity,
-    /// Base64.
+    /// Base64 text.
     Byte,
 }
 
-/// What is asked of a value beyond its type. Few nodes ask anything.
+/// Validations of a value besides its type. Few nodes have any.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
     maximum: Option<Bound>,
@@ -148,21 +152,21 @@ pub(crate) struct Rules {
     min_properties: Option<usize>,
     required: Vec<String>,
     one_of_values: Vec<Value>,
-    all_of: Vec<Id>,
-    any_of: Vec<Id>,
-    one_of: Vec<Id>,
-    not: Option<Id>,
+    all_of: Vec<NodeId>,
+    any_of: Vec<NodeId>,
+    one_of: Vec<NodeId>,
+    not: Option<NodeId>,
 }
 
-/// The end of a range.
+/// Limit of a number.
 #[derive(Clone, Copy, Debug)]
 struct Bound {
     at: f64,
-    /// The end itself is outside.
+    /// The limit itself is invalid.
     exclusive: bool,
 }
 
-/// A regular expression, with the text that it was written as.
+/// A regular expression and its source text.
 #[derive(Debug)]
 struct Pattern {
     text: String,
@@ -170,14 +174,27 @@ struct Pattern {
 }
 
 impl Schema {
-    /// A schema that keeps and accepts everything.
+    /// Returns a schema that keeps and accepts everything.
     pub(crate) fn any() -> Self {
-        let keep = Node { preserve: true, ..Node::default() };
-        Self { nodes: Arc::new([keep]), root: 0, builtin: false, has_rules: false, has_lists: false }
+        let keep = Node {
+            preserve: true,
+            ..Node::default()
+        };
+        Self {
+            nodes: Arc::new([keep]),
+            root: 0,
+            builtin: false,
+            has_rules: false,
+            has_lists: false,
+        }
     }
 
-    /// The schema of a custom resource's version: its `openAPIV3Schema`, which stands at `path` of the definition.
-    pub(crate) fn from_crd(schema: &Value, preserve_unknown_fields: bool, path: &str) -> Result<Self, FieldErrors> {
+    /// Compiles the `openAPIV3Schema` of a CRD's version. `path` is its path in the CRD.
+    pub(crate) fn from_crd(
+        schema: &Value,
+        preserve_unknown_fields: bool,
+        path: &str,
+    ) -> Result<Self, FieldErrors> {
         let (mut errors, others) = structural::check(schema, path);
         if !errors.is_empty() {
             errors.extend(others);
@@ -186,67 +203,77 @@ impl Schema {
         let compiled = compile::compile(schema, preserve_unknown_fields);
         errors.extend(compiled.check_defaults(schema, path));
         errors.extend(others);
-        if errors.is_empty() { Ok(compiled) } else { Err(errors) }
+        if errors.is_empty() {
+            Ok(compiled)
+        } else {
+            Err(errors)
+        }
     }
 
-    /// The schema of one of Kubernetes' own types, such as `io.k8s.api.core.v1.ConfigMap`.
+    /// Returns the schema of a built-in type, such as `io.k8s.api.core.v1.ConfigMap`.
     ///
     /// # Panics
     ///
-    /// If there is no such type: the names are the server's own.
+    /// Panics if there is no such type. All callers pass constants.
     pub(crate) fn builtin(definition: &'static str) -> Self {
-        builtin::schema(definition).unwrap_or_else(|| panic!("no built-in type is called {definition}"))
+        builtin::schema(definition)
+            .unwrap_or_else(|| panic!("no built-in type has the name {definition}"))
     }
 
-    /// What stands at the root of an object.
+    /// Returns the root node.
     pub(crate) fn root(&self) -> &Node {
         self.node(self.root)
     }
 
-    /// The node that another one refers to.
-    pub(crate) fn node(&self, id: Id) -> &Node {
+    /// Returns a node by its index.
+    pub(crate) fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id as usize]
     }
 
-    /// The node that describes a field of `node`'s value.
+    /// Returns the node of a field of `node`.
     pub(crate) fn field(&self, node: &Node, name: &str) -> Option<&Node> {
         node.field(name).map(|id| self.node(id))
     }
 }
 
 impl Node {
-    /// Which node describes a field: its own, or the one that all further fields share.
-    fn field(&self, name: &str) -> Option<Id> {
+    /// Returns the index of the node of a field: its own, or that of all additional fields.
+    fn field(&self, name: &str) -> Option<NodeId> {
         match (self.named(name), self.additional) {
             (Some(id), _) | (None, Additional::Each(id)) => Some(id),
             _ => None,
         }
     }
 
-    fn named(&self, name: &str) -> Option<Id> {
-        let at = self.fields.binary_search_by(|(field, _)| (**field).cmp(name)).ok()?;
+    fn named(&self, name: &str) -> Option<NodeId> {
+        let at = self
+            .fields
+            .binary_search_by(|(field, _)| (**field).cmp(name))
+            .ok()?;
         Some(self.fields[at].1)
     }
 }
 
 impl fmt::Debug for Schema {
-    /// Short: a schema may have thousands of nodes.
+    /// Prints only the number of nodes, which can be thousands.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Schema").field("nodes", &self.nodes.len()).finish_non_exhaustive()
+        f.debug_struct("Schema")
+            .field("nodes", &self.nodes.len())
+            .finish_non_exhaustive()
     }
 }
 
-/// What Go says of a text that is no time; nothing if it is one.
+/// Returns Go's error of parsing a time.
 pub(crate) fn time_error(text: &str) -> Option<String> {
     gotime::parse(text, false).err()
 }
 
-/// Fields that every object has, and that are not its schema's business.
+/// Reports whether the field belongs to every object and not to its schema.
 fn is_meta(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind" | "metadata")
 }
 
-/// What JSON calls a value's type.
+/// Returns the JSON type of a value.
 fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

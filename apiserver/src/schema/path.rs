@@ -1,17 +1,17 @@
-//! The way to a value, kept on the stack while walking and written out only when something is wrong there.
+//! Path of a value, kept on the stack and formatted only for an error.
 
 use std::fmt;
 
-/// A place in an object.
+/// Path of a value in an object.
 #[derive(Clone, Copy)]
 pub(super) struct Path<'a> {
     parent: Option<&'a Path<'a>>,
-    step: Step<'a>,
+    element: PathElement<'a>,
 }
 
 #[derive(Clone, Copy)]
-enum Step<'a> {
-    /// Where walking begins: usually nothing is written.
+enum PathElement<'a> {
+    /// The root. It is formatted as an empty text.
     Root,
     /// `.name`
     Field(&'a str),
@@ -22,22 +22,34 @@ enum Step<'a> {
 }
 
 impl<'a> Path<'a> {
-    pub(super) const ROOT: Path<'static> = Path { parent: None, step: Step::Root };
+    pub(super) const ROOT: Path<'static> = Path {
+        parent: None,
+        element: PathElement::Root,
+    };
 
     pub(super) fn field(&'a self, name: &'a str) -> Path<'a> {
-        Path { parent: Some(self), step: Step::Field(name) }
+        Path {
+            parent: Some(self),
+            element: PathElement::Field(name),
+        }
     }
 
     pub(super) fn key(&'a self, name: &'a str) -> Path<'a> {
-        Path { parent: Some(self), step: Step::Key(name) }
+        Path {
+            parent: Some(self),
+            element: PathElement::Key(name),
+        }
     }
 
     pub(super) fn index(&'a self, index: usize) -> Path<'a> {
-        Path { parent: Some(self), step: Step::Index(index) }
+        Path {
+            parent: Some(self),
+            element: PathElement::Index(index),
+        }
     }
 
     pub(super) fn is_root(&self) -> bool {
-        matches!(self.step, Step::Root)
+        matches!(self.element, PathElement::Root)
     }
 }
 
@@ -46,12 +58,12 @@ impl fmt::Display for Path<'_> {
         if let Some(parent) = self.parent {
             write!(f, "{parent}")?;
         }
-        match self.step {
-            Step::Root => Ok(()),
-            Step::Field(name) if self.parent.is_none_or(Path::is_root) => f.write_str(name),
-            Step::Field(name) => write!(f, ".{name}"),
-            Step::Key(name) => write!(f, "[{name}]"),
-            Step::Index(index) => write!(f, "[{index}]"),
+        match self.element {
+            PathElement::Root => Ok(()),
+            PathElement::Field(name) if self.parent.is_none_or(Path::is_root) => f.write_str(name),
+            PathElement::Field(name) => write!(f, ".{name}"),
+            PathElement::Key(name) => write!(f, "[{name}]"),
+            PathElement::Index(index) => write!(f, "[{index}]"),
         }
     }
 }
@@ -61,7 +73,7 @@ mod tests {
     use super::Path;
 
     #[test]
-    fn a_path_reads_as_kubernetes_writes_it() {
+    fn a_path_has_the_format_of_kubernetes() {
         let spec = Path::ROOT.field("spec");
         let list = spec.field("list");
         let item = list.index(3);

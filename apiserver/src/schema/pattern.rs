@@ -1,45 +1,46 @@
-//! Go's regular expressions, which are what schemas are written in, as Rust's.
+//! Translation of Go's regular expressions, which schemas use, to Rust's.
 //!
-//! Both are RE2's language, with small differences: Go's `\d`, `\s`, `\w` are ASCII, a brace that starts no repetition
-//! is a plain character, and there are no operations on classes, so `[`, `&` and `~` mean nothing special in them.
+//! Both are dialects of RE2. In Go `\d`, `\s` and `\w` are ASCII, a brace that does not start a
+//! repetition is a literal, and classes have no operators, so `[`, `&` and `~` are literals in
+//! them.
 
 use regex::Regex;
 
 pub(super) fn regex(pattern: &str) -> Result<Regex, regex::Error> {
-    Regex::new(&translated(pattern))
+    Regex::new(&translate(pattern))
 }
 
-fn translated(pattern: &str) -> String {
+fn translate(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len() + 8);
     let mut class = false;
     let mut rest = pattern;
     while let Some(c) = rest.chars().next() {
         let after = &rest[c.len_utf8()..];
-        let mut taken = c.len_utf8();
+        let mut consumed = c.len_utf8();
         match (c, class) {
             ('\\', _) => {
                 let escaped = after.chars().next();
-                taken += escaped.map_or(0, char::len_utf8);
-                match (escaped.and_then(ascii), class) {
+                consumed += escaped.map_or(0, char::len_utf8);
+                match (escaped.and_then(ascii_class), class) {
                     (Some(set), true) => out.push_str(set),
                     (Some(set), false) => out.extend(["[", set, "]"]),
-                    (None, _) => out.push_str(&rest[..taken]),
+                    (None, _) => out.push_str(&rest[..consumed]),
                 }
             }
             ('[', false) => {
                 class = true;
-                taken += usize::from(after.starts_with('^'));
-                out.push_str(&rest[..taken]);
-                // A bracket right at the start is a plain character.
-                if rest[taken..].starts_with(']') {
-                    taken += 1;
+                consumed += usize::from(after.starts_with('^'));
+                out.push_str(&rest[..consumed]);
+                // A bracket at the start of a class is a literal.
+                if rest[consumed..].starts_with(']') {
+                    consumed += 1;
                     out.push_str("\\]");
                 }
             }
             ('[', true) if after.starts_with(':') => {
                 let end = after.find(":]").map_or(0, |at| at + 2);
-                taken += end;
-                out.push_str(&rest[..taken]);
+                consumed += end;
+                out.push_str(&rest[..consumed]);
             }
             ('[' | '&' | '~', true) => out.extend(['\\', c]),
             (']', true) => {
@@ -49,13 +50,14 @@ fn translated(pattern: &str) -> String {
             ('{', false) if !is_repetition(after) => out.push_str("\\{"),
             _ => out.push(c),
         }
-        rest = &rest[taken..];
+        rest = &rest[consumed..];
     }
     out
 }
 
-/// What a class stands for in Go. The inverted ones differ only on exotic characters and stay as they are.
-fn ascii(class: char) -> Option<&'static str> {
+/// Returns the characters of a class in Go. Negated classes differ only in rare characters and are
+/// not translated.
+fn ascii_class(class: char) -> Option<&'static str> {
     match class {
         'd' => Some("0-9"),
         's' => Some("\\t\\n\\f\\r "),
@@ -64,9 +66,11 @@ fn ascii(class: char) -> Option<&'static str> {
     }
 }
 
-/// `2}`, `2,}` or `2,3}`.
+/// Reports whether the text starts with the rest of a repetition: `2}`, `2,}` or `2,3}`.
 fn is_repetition(after: &str) -> bool {
-    let Some((inner, _)) = after.split_once('}') else { return false };
+    let Some((inner, _)) = after.split_once('}') else {
+        return false;
+    };
     let (from, to) = inner.split_once(',').unwrap_or((inner, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     !from.is_empty() && digits(from) && digits(to)
@@ -85,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_characters_that_rust_takes_for_operators_stay_plain() {
+    fn literals_that_are_operators_in_rust_stay_literals() {
         assert!(regex("^{a}$").unwrap().is_match("{a}"));
         assert!(regex("^a{2,3}$").unwrap().is_match("aa"));
         assert!(regex("^[[&&]+$").unwrap().is_match("[&"));
@@ -96,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_expression_is_an_error() {
+    fn an_invalid_expression_is_an_error() {
         assert!(regex("(").is_err());
         assert!(regex("[a").is_err());
         assert!(regex("\\").is_err());

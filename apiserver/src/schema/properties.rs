@@ -1,10 +1,10 @@
-//! What holds for all schemas and objects.
+//! Property tests over generated schemas and objects.
 
 use super::Schema;
 use proptest::{collection, option, prelude::*};
 use serde_json::{Map, Value, json};
 
-/// Few names, so that objects and schemas meet.
+/// Few names, so that objects and schemas often have the same ones.
 fn name() -> impl Strategy<Value = String> {
     prop::sample::select(vec!["a", "b", "c", "metadata"]).prop_map(String::from)
 }
@@ -22,12 +22,13 @@ fn any_json() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(4, 24, 4, |inner| {
         prop_oneof![
             collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            collection::btree_map(name(), inner, 0..4).prop_map(|map| Value::Object(map.into_iter().collect())),
+            collection::btree_map(name(), inner, 0..4)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
         ]
     })
 }
 
-/// What is asked of a value, without saying what it is.
+/// Validations of a value, without its type.
 fn rules() -> impl Strategy<Value = Map<String, Value>> {
     let rule = prop_oneof![
         (0_u32..9).prop_map(|n| ("maximum", json!(n))),
@@ -43,17 +44,26 @@ fn rules() -> impl Strategy<Value = Map<String, Value>> {
         Just(("anyOf", json!([{"required": ["b"]}, {"maxItems": 1}]))),
         Just(("oneOf", json!([{"maximum": 5}, {"minimum": 3}]))),
     ];
-    collection::vec(rule, 0..3).prop_map(|rules| rules.into_iter().map(|(key, value)| (key.into(), value)).collect())
+    collection::vec(rule, 0..3).prop_map(|rules| {
+        rules
+            .into_iter()
+            .map(|(key, value)| (key.into(), value))
+            .collect()
+    })
 }
 
 fn schema() -> impl Strategy<Value = Value> {
     let scalar = prop::sample::select(vec!["string", "integer", "number", "boolean"]);
-    let leaf =
-        (scalar, any::<bool>(), rules(), option::of(any_json())).prop_map(|(kind, nullable, mut rules, default)| {
-            rules.extend([("type".into(), json!(kind)), ("nullable".into(), json!(nullable))]);
+    let leaf = (scalar, any::<bool>(), rules(), option::of(any_json())).prop_map(
+        |(kind, nullable, mut rules, default)| {
+            rules.extend([
+                ("type".into(), json!(kind)),
+                ("nullable".into(), json!(nullable)),
+            ]);
             rules.extend(default.map(|default| ("default".into(), default)));
             Value::Object(rules)
-        });
+        },
+    );
     let leaf = prop_oneof![8 => leaf, 1 => Just(json!({"x-kubernetes-int-or-string": true}))];
     leaf.prop_recursive(4, 24, 3, |inner| {
         let kind = prop::sample::select(vec!["atomic", "set", "map"]);
@@ -66,24 +76,33 @@ fn schema() -> impl Strategy<Value = Value> {
             Value::Object(rules)
         });
         let map = (inner.clone(), rules()).prop_map(|(each, mut rules)| {
-            rules.extend([("type".into(), json!("object")), ("additionalProperties".into(), each)]);
+            rules.extend([
+                ("type".into(), json!("object")),
+                ("additionalProperties".into(), each),
+            ]);
             Value::Object(rules)
         });
-        let object = (collection::btree_map(name(), inner, 0..4), any::<bool>(), rules()).prop_map(
-            |(properties, preserve, mut rules)| {
-                rules.extend([("type".into(), json!("object")), ("properties".into(), json!(properties))]);
+        let object = (
+            collection::btree_map(name(), inner, 0..4),
+            any::<bool>(),
+            rules(),
+        )
+            .prop_map(|(properties, preserve, mut rules)| {
+                rules.extend([
+                    ("type".into(), json!("object")),
+                    ("properties".into(), json!(properties)),
+                ]);
                 if preserve {
                     rules.insert("x-kubernetes-preserve-unknown-fields".into(), json!(true));
                 }
                 Value::Object(rules)
-            },
-        );
+            });
         prop_oneof![list, map, object]
     })
     .prop_map(|spec| json!({"type": "object", "properties": {"spec": spec}}))
 }
 
-/// Compiled whether or not its defaults are valid: walking has to stand that too.
+/// Compiles a schema even if its defaults are invalid, which must not cause a panic.
 fn compiled() -> impl Strategy<Value = Schema> {
     schema().prop_map(|schema| super::compile::compile(&schema, false))
 }
@@ -94,7 +113,7 @@ fn object() -> impl Strategy<Value = Value> {
 
 steersman_testkit::properties! {
     #[test]
-    fn pruning_twice_is_pruning_once(schema in compiled(), mut object in object()) {
+    fn pruning_is_idempotent(schema in compiled(), mut object in object()) {
         schema.prune(&mut object);
         let once = object.clone();
         prop_assert!(schema.prune(&mut object).is_empty());
@@ -103,7 +122,7 @@ steersman_testkit::properties! {
     }
 
     #[test]
-    fn defaulting_twice_is_defaulting_once(schema in compiled(), mut object in object()) {
+    fn defaulting_is_idempotent(schema in compiled(), mut object in object()) {
         schema.default(&mut object);
         let once = object.clone();
         schema.default(&mut object);
@@ -111,7 +130,7 @@ steersman_testkit::properties! {
     }
 
     #[test]
-    fn validation_stands_everything_and_forgives_what_is_unchanged(
+    fn validation_never_panics_and_accepts_unchanged_values(
         schema in compiled(), object in object(), old in object(),
     ) {
         let created = schema.validate(&object, None);
@@ -122,12 +141,12 @@ steersman_testkit::properties! {
     }
 
     #[test]
-    fn any_text_can_be_offered_as_a_schema(schema in any_json()) {
+    fn compiling_any_value_never_panics(schema in any_json()) {
         let _ = Schema::from_crd(&schema, false, "s");
     }
 
     #[test]
-    fn a_schema_that_is_accepted_fills_in_what_it_accepts(schema in schema()) {
+    fn defaults_of_a_valid_schema_are_not_pruned(schema in schema()) {
         if let Ok(schema) = Schema::from_crd(&schema, false, "s") {
             let mut object = json!({});
             schema.default(&mut object);
@@ -138,7 +157,7 @@ steersman_testkit::properties! {
     }
 
     #[test]
-    fn built_in_types_stand_everything(object in any_json()) {
+    fn built_in_types_never_panic(object in any_json()) {
         for name in ["io.k8s.api.apps.v1.Deployment", "io.k8s.api.core.v1.Event"] {
             let schema = Schema::builtin(name);
             let mut object = json!({"spec": object, "eventTime": object});

@@ -1,60 +1,69 @@
-//! Dropping the fields that a schema does not know, and those that Go would not write.
+//! Pruning of unknown fields, and of fields that Go omits.
 
-use super::{Additional, Id, Kind, Node, Schema, is_meta, path::Path};
+use super::{Additional, Node, NodeId, Schema, ValueType, is_meta, path::Path};
 use crate::status::StrictErrors;
 use serde_json::Value;
 
 impl Schema {
-    /// Drops unknown fields and tells which they were, sorted. apiVersion, kind and metadata of the object itself and
-    /// of embedded ones stay as they are. From built-ins empty lists and maps and zeros go too, as they do on their
-    /// way through Go: leaving them in or out is no change. What Go writes of them nevertheless comes back as a default.
+    /// Removes unknown fields and returns their sorted paths. Keeps apiVersion, kind and metadata
+    /// of the object and of embedded resources. Also removes empty lists, empty maps and zeros of
+    /// built-in types, as Go does, so that adding or removing them is not a change. Those that Go
+    /// writes anyway are added again as defaults.
     pub(crate) fn prune(&self, object: &mut Value) -> StrictErrors {
-        let mut walk = Walk { schema: self, unknown: StrictErrors::new() };
-        walk.known(self.root(), object, &Path::ROOT);
-        walk.unknown.sort();
-        walk.unknown
+        let mut pruner = Pruner {
+            schema: self,
+            unknown: StrictErrors::new(),
+        };
+        pruner.prune_known(self.root(), object, &Path::ROOT);
+        pruner.unknown.sort();
+        pruner.unknown
     }
 
-    /// The same from a node on, for a value that is no whole object.
-    pub(super) fn prune_at(&self, id: Id, value: &mut Value) -> bool {
-        let mut walk = Walk { schema: self, unknown: StrictErrors::new() };
-        walk.known(self.node(id), value, &Path::ROOT.field(""));
-        !walk.unknown.is_empty()
+    /// Prunes a value that belongs to the node `id`. Returns whether it had unknown fields.
+    pub(super) fn prune_at(&self, id: NodeId, value: &mut Value) -> bool {
+        let mut pruner = Pruner {
+            schema: self,
+            unknown: StrictErrors::new(),
+        };
+        pruner.prune_known(self.node(id), value, &Path::ROOT.field(""));
+        !pruner.unknown.is_empty()
     }
 }
 
 impl Node {
-    /// Whether Go's `omitempty` leaves the value out: a list or map, but never a struct.
+    /// Reports whether Go's `omitempty` omits the value: an empty list or map, but never a struct.
     fn omits(&self, value: &Value) -> bool {
         match value {
-            Value::Array(list) => self.kind == Kind::Array && list.is_empty(),
+            Value::Array(list) => self.kind == ValueType::Array && list.is_empty(),
             Value::Object(map) => {
-                matches!(self.additional, Additional::Each(_)) && self.fields.is_empty() && map.is_empty()
+                matches!(self.additional, Additional::Each(_))
+                    && self.fields.is_empty()
+                    && map.is_empty()
             }
             _ => false,
         }
     }
 
-    /// The same of a field, which may also be left out when it is zero.
+    /// Reports whether Go omits a field, which can also be omitted because it is zero.
     fn omits_field(&self, field: &Self, name: &str, value: &Value) -> bool {
-        let among = |names: &[Box<str>]| names.iter().any(|it| **it == *name);
+        let contains = |names: &[Box<str>]| names.iter().any(|it| **it == *name);
         let is_zero = match value {
             Value::String(text) => text.is_empty(),
             Value::Number(number) => number.as_i64() == Some(0),
             Value::Bool(value) => !value,
-            _ => return field.omits(value) && !among(&self.written_empty),
+            _ => return field.omits(value) && !contains(&self.written_empty),
         };
-        is_zero && among(&self.zero)
+        is_zero && contains(&self.zero)
     }
 }
 
-struct Walk<'a> {
+struct Pruner<'a> {
     schema: &'a Schema,
     unknown: StrictErrors,
 }
 
-impl Walk<'_> {
-    fn known(&mut self, node: &Node, value: &mut Value, path: &Path<'_>) {
+impl Pruner<'_> {
+    fn prune_known(&mut self, node: &Node, value: &mut Value, path: &Path<'_>) {
         match value {
             Value::Object(map) => {
                 let meta = node.embedded || path.is_root();
@@ -65,14 +74,19 @@ impl Walk<'_> {
                     match (node.named(key), node.additional) {
                         (Some(id), _) => {
                             let field = self.schema.node(id);
-                            self.known(field, value, &path.field(key));
+                            self.prune_known(field, value, &path.field(key));
                             return !self.schema.builtin || !node.omits_field(field, key, value);
                         }
-                        (None, Additional::Each(id)) => self.known(self.schema.node(id), value, &path.field(key)),
-                        (None, Additional::Open | Additional::Refused) => self.unknown(value, &path.field(key)),
+                        (None, Additional::Each(id)) => {
+                            self.prune_known(self.schema.node(id), value, &path.field(key));
+                        }
+                        (None, Additional::Open | Additional::Forbidden) => {
+                            self.prune_unknown(value, &path.field(key));
+                        }
                         (None, Additional::None) if node.preserve => {}
                         (None, Additional::None) => {
-                            self.unknown.extend(std::iter::once_with(|| path.field(key).to_string()));
+                            self.unknown
+                                .extend(std::iter::once_with(|| path.field(key).to_string()));
                             return false;
                         }
                     }
@@ -82,10 +96,14 @@ impl Walk<'_> {
             Value::Array(list) => {
                 for (index, value) in list.iter_mut().enumerate() {
                     match node.items {
-                        Some(id) if node.preserve => self.kept(self.schema.node(id), value, &path.index(index)),
-                        Some(id) => self.known(self.schema.node(id), value, &path.index(index)),
+                        Some(id) if node.preserve => {
+                            self.prune_preserved(self.schema.node(id), value, &path.index(index));
+                        }
+                        Some(id) => {
+                            self.prune_known(self.schema.node(id), value, &path.index(index));
+                        }
                         None if node.preserve => {}
-                        None => self.unknown(value, &path.index(index)),
+                        None => self.prune_unknown(value, &path.index(index)),
                     }
                 }
             }
@@ -93,36 +111,41 @@ impl Walk<'_> {
         }
     }
 
-    /// Items of a list that keeps what it does not know: they keep it too, whatever they say themselves.
-    fn kept(&mut self, node: &Node, value: &mut Value, path: &Path<'_>) {
+    /// Prunes the items of a list with `x-kubernetes-preserve-unknown-fields`. They preserve
+    /// unknown fields, too.
+    fn prune_preserved(&mut self, node: &Node, value: &mut Value, path: &Path<'_>) {
         match value {
             Value::Object(map) => {
-                for (key, value) in map.iter_mut().filter(|(key, _)| !(node.embedded && is_meta(key))) {
+                for (key, value) in map
+                    .iter_mut()
+                    .filter(|(key, _)| !(node.embedded && is_meta(key)))
+                {
                     if let Some(id) = node.field(key) {
-                        self.known(self.schema.node(id), value, &path.field(key));
+                        self.prune_known(self.schema.node(id), value, &path.field(key));
                     }
                 }
             }
             Value::Array(list) => {
                 let Some(items) = node.items else { return };
                 for (index, value) in list.iter_mut().enumerate() {
-                    self.kept(self.schema.node(items), value, &path.index(index));
+                    self.prune_preserved(self.schema.node(items), value, &path.index(index));
                 }
             }
             _ => {}
         }
     }
 
-    /// Nothing is known of a value: it keeps no fields.
-    fn unknown(&mut self, value: &mut Value, path: &Path<'_>) {
+    /// Removes all fields of a value with an unknown schema.
+    fn prune_unknown(&mut self, value: &mut Value, path: &Path<'_>) {
         match value {
             Value::Object(map) => {
-                self.unknown.extend(map.keys().map(|key| path.field(key).to_string()));
+                self.unknown
+                    .extend(map.keys().map(|key| path.field(key).to_string()));
                 map.clear();
             }
             Value::Array(list) => {
                 for (index, value) in list.iter_mut().enumerate() {
-                    self.unknown(value, &path.index(index));
+                    self.prune_unknown(value, &path.index(index));
                 }
             }
             _ => {}
@@ -142,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_go_and_are_named() {
+    fn unknown_fields_are_removed_and_reported() {
         let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
             "list": {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}}},
         }}}});
@@ -150,18 +173,24 @@ mod tests {
             &schema,
             json!({"kind": "W", "metadata": {"x": 1}, "spec": {"nope": 1, "list": [{"a": "", "x": {}}]}, "extra": 1}),
         );
-        assert_eq!(object, json!({"kind": "W", "metadata": {"x": 1}, "spec": {"list": [{"a": ""}]}}));
+        assert_eq!(
+            object,
+            json!({"kind": "W", "metadata": {"x": 1}, "spec": {"list": [{"a": ""}]}})
+        );
         assert_eq!(unknown, ["extra", "spec.list[0].x", "spec.nope"]);
     }
 
     #[test]
-    fn a_subtree_that_preserves_keeps_all_but_what_its_known_fields_do_not_know() {
+    fn preserving_unknown_fields_does_not_extend_to_known_fields() {
         let schema = json!({"type": "object", "properties": {"free": {
             "type": "object",
             "x-kubernetes-preserve-unknown-fields": true,
             "properties": {"strict": {"type": "object", "properties": {"a": {"type": "string"}}}},
         }}});
-        let (object, unknown) = pruned(&schema, json!({"free": {"any": {"b": 1}, "strict": {"b": 1}}}));
+        let (object, unknown) = pruned(
+            &schema,
+            json!({"free": {"any": {"b": 1}, "strict": {"b": 1}}}),
+        );
         assert_eq!(object, json!({"free": {"any": {"b": 1}, "strict": {}}}));
         assert_eq!(unknown, ["free.strict.b"]);
     }
@@ -173,7 +202,8 @@ mod tests {
             "x-kubernetes-embedded-resource": true,
             "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}}}},
         }}});
-        let template = json!({"apiVersion": "v1", "kind": "P", "metadata": {"name": "a"}, "spec": {"b": 1}});
+        let template =
+            json!({"apiVersion": "v1", "kind": "P", "metadata": {"name": "a"}, "spec": {"b": 1}});
         let (object, unknown) = pruned(&schema, json!({"template": template}));
         assert_eq!(
             object,
@@ -183,29 +213,34 @@ mod tests {
     }
 
     #[test]
-    fn open_maps_keep_plain_values_and_maps_of_a_type_keep_that_type() {
+    fn open_maps_keep_scalars_and_typed_maps_keep_known_fields() {
         let schema = json!({"type": "object", "properties": {
             "open": {"type": "object", "additionalProperties": true},
             "typed": {"type": "object", "additionalProperties": {"type": "object", "properties": {
                 "a": {"type": "string"},
             }}},
         }});
-        let (object, unknown) =
-            pruned(&schema, json!({"open": {"x": 1, "y": {"z": 1}}, "typed": {"k": {"a": "", "b": ""}}}));
-        assert_eq!(object, json!({"open": {"x": 1, "y": {}}, "typed": {"k": {"a": ""}}}));
+        let (object, unknown) = pruned(
+            &schema,
+            json!({"open": {"x": 1, "y": {"z": 1}}, "typed": {"k": {"a": "", "b": ""}}}),
+        );
+        assert_eq!(
+            object,
+            json!({"open": {"x": 1, "y": {}}, "typed": {"k": {"a": ""}}})
+        );
         assert_eq!(unknown, ["open.y.z", "typed.k.b"]);
     }
 
-    fn written(definition: &'static str, mut object: Value) -> Value {
+    fn prune_builtin(definition: &'static str, mut object: Value) -> Value {
         assert!(Schema::builtin(definition).prune(&mut object).is_empty());
         object
     }
 
     #[test]
-    fn empty_lists_and_maps_of_built_ins_go_and_empty_structs_stay() {
+    fn empty_lists_and_maps_of_built_in_types_are_removed_and_empty_structs_stay() {
         let config = json!({"metadata": {"labels": {}}, "data": {"k": ""}, "binaryData": {}});
         assert_eq!(
-            written("io.k8s.api.core.v1.ConfigMap", config),
+            prune_builtin("io.k8s.api.core.v1.ConfigMap", config),
             json!({"metadata": {"labels": {}}, "data": {"k": ""}})
         );
         let spec = json!({
@@ -216,33 +251,36 @@ mod tests {
             }},
         });
         assert_eq!(
-            written("io.k8s.api.apps.v1.Deployment", json!({"spec": spec}))["spec"],
+            prune_builtin("io.k8s.api.apps.v1.Deployment", json!({"spec": spec}))["spec"],
             json!({"selector": {}, "template": {"metadata": {}, "spec": {
                 "volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "projected": {}}],
             }}})
         );
         let policy = json!({"spec": {"podSelector": {}, "ingress": [{}], "egress": []}});
         assert_eq!(
-            written("io.k8s.api.networking.v1.NetworkPolicy", policy),
+            prune_builtin("io.k8s.api.networking.v1.NetworkPolicy", policy),
             json!({"spec": {"podSelector": {}, "ingress": [{}]}})
         );
     }
 
     #[test]
-    fn what_go_writes_even_if_it_is_empty_stays() {
+    fn empty_values_that_go_writes_stay() {
         for (definition, object) in [
-            ("io.k8s.api.authentication.v1.UserInfo", json!({"extra": {"k": []}})),
+            (
+                "io.k8s.api.authentication.v1.UserInfo",
+                json!({"extra": {"k": []}}),
+            ),
             (
                 "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps",
                 json!({"default": {}, "enum": [[]], "items": {}, "properties": {"a": {}}}),
             ),
         ] {
-            assert_eq!(written(definition, object.clone()), object);
+            assert_eq!(prune_builtin(definition, object.clone()), object);
         }
     }
 
     #[test]
-    fn custom_resources_keep_what_is_empty() {
+    fn custom_resources_keep_empty_values() {
         let schema = json!({"type": "object", "properties": {
             "list": {"type": "array", "items": {"type": "string"}},
             "map": {"type": "object", "additionalProperties": {"type": "string"}},
@@ -252,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_of_anything_keeps_everything() {
+    fn the_any_schema_keeps_everything() {
         let mut object = json!({"a": {"b": [{"c": 1}]}});
         assert!(Schema::any().prune(&mut object).is_empty());
         assert_eq!(object, json!({"a": {"b": [{"c": 1}]}}));

@@ -1,40 +1,57 @@
-//! Amounts of resources: however they are written, they are shown in one way, and compared by what they are.
+//! Resource quantities: parsing, comparison and canonical format.
 //!
-//! A quantity is kept as a whole number of billionths, which is as fine as the real server goes: what is finer is
-//! rounded up, away from zero. It remembers the family of its suffix (`k`, `Ki`, `e3`), in which it is shown.
+//! A quantity is an integer number of billionths, the precision of the real server. Finer amounts
+//! are rounded away from zero. It has the suffix family (`k`, `Ki`, `e3`) in which it is formatted.
 
 use serde_json::{Number, Value};
 use std::cmp::Ordering;
 
-/// How a quantity is written.
+/// Notation of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Family {
+enum Notation {
     Decimal,
     Binary,
     Exponent,
 }
 
-/// An amount.
+/// A resource quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quantity {
     nanos: i128,
-    family: Family,
+    notation: Notation,
 }
 
 const NANO: i128 = 1_000_000_000;
-/// Amounts are below this number of billionths. The sum of two of them fits `i128`.
-const END: i128 = 10_i128.pow(38);
-/// Largest amount with a binary suffix. The real server lowers larger amounts to it.
+/// Limit of the number of billionths. It leaves room in `i128` to round up.
+const NANOS_LIMIT: i128 = 10_i128.pow(38);
+/// Largest amount with a binary suffix. The real server caps larger amounts at it.
 const MAX_BINARY: i128 = i64::MAX as i128 * NANO;
-const DECIMAL: [(&str, u32); 10] =
-    [("n", 0), ("u", 3), ("m", 6), ("", 9), ("k", 12), ("M", 15), ("G", 18), ("T", 21), ("P", 24), ("E", 27)];
-const BINARY: [(&str, u32); 6] = [("Ki", 1), ("Mi", 2), ("Gi", 3), ("Ti", 4), ("Pi", 5), ("Ei", 6)];
+const DECIMAL: [(&str, u32); 10] = [
+    ("n", 0),
+    ("u", 3),
+    ("m", 6),
+    ("", 9),
+    ("k", 12),
+    ("M", 15),
+    ("G", 18),
+    ("T", 21),
+    ("P", 24),
+    ("E", 27),
+];
+const BINARY: [(&str, u32); 6] = [
+    ("Ki", 1),
+    ("Mi", 2),
+    ("Gi", 3),
+    ("Ti", 4),
+    ("Pi", 5),
+    ("Ei", 6),
+];
 
-/// Why a text is not a quantity that the server stores.
+/// Error of parsing a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ParseError {
     Syntax,
-    /// The real server stores decimal amounts of any size.
+    /// The amount is too large. The real server stores decimal amounts of any size.
     TooLarge,
 }
 
@@ -56,36 +73,58 @@ pub(crate) fn parse(text: &str) -> Result<Quantity, ParseError> {
         Some(rest) => (text.starts_with('-'), rest),
         None => (false, text),
     };
-    let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+    let end = unsigned
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(unsigned.len());
     let (number, suffix) = unsigned.split_at(end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
         return Err(ParseError::Syntax);
     }
-    // Digits of the fraction after the 18th only decide whether to round up.
+    // Digits after the 18th of the fraction only affect rounding.
     let (fraction, rest) = fraction.split_at(fraction.len().min(18));
-    let more = rest.bytes().any(|digit| digit != b'0');
-    // `None`: the digits do not fit.
-    let digits = format!("0{whole}{fraction}").parse::<i128>().ok().and_then(|digits| digits.checked_add(more.into()));
-    let places = i32::try_from(fraction.len()).unwrap_or(18);
-    let (family, nanos) = if let Some((_, power)) = DECIMAL.iter().find(|(it, _)| *it == suffix) {
-        (Family::Decimal, digits.and_then(|digits| scaled(digits, power.cast_signed() - places)))
+    let round_up = rest.bytes().any(|digit| digit != b'0');
+    // `None` if the digits do not fit.
+    let digits = format!("0{whole}{fraction}")
+        .parse::<i128>()
+        .ok()
+        .and_then(|digits| digits.checked_add(round_up.into()));
+    let decimals = i32::try_from(fraction.len()).unwrap_or(18);
+    let (notation, nanos) = if let Some((_, power)) = DECIMAL.iter().find(|(it, _)| *it == suffix) {
+        (
+            Notation::Decimal,
+            digits.and_then(|digits| scale(digits, power.cast_signed() - decimals)),
+        )
     } else if let Some((_, power)) = BINARY.iter().find(|(it, _)| *it == suffix) {
         let bytes = digits.and_then(|digits| digits.checked_mul(1024_i128.pow(*power)));
-        // An overflow is far above the largest amount: at most 18 digits are behind the point.
-        let nanos = bytes.and_then(|bytes| scaled(bytes, 9 - places)).unwrap_or(MAX_BINARY);
-        (Family::Binary, Some(nanos.min(MAX_BINARY)))
+        // An overflow is far above the largest amount, since the fraction has at most 18 digits.
+        let nanos = bytes
+            .and_then(|bytes| scale(bytes, 9 - decimals))
+            .unwrap_or(MAX_BINARY);
+        (Notation::Binary, Some(nanos.min(MAX_BINARY)))
     } else {
-        let power = suffix.strip_prefix(['e', 'E']).and_then(|power| power.parse::<i32>().ok());
-        let power = power.ok_or(ParseError::Syntax)?.saturating_add(9 - places);
-        (Family::Exponent, digits.and_then(|digits| scaled(digits, power)))
+        let power = suffix
+            .strip_prefix(['e', 'E'])
+            .and_then(|power| power.parse::<i32>().ok());
+        let power = power
+            .ok_or(ParseError::Syntax)?
+            .saturating_add(9 - decimals);
+        (
+            Notation::Exponent,
+            digits.and_then(|digits| scale(digits, power)),
+        )
     };
-    let nanos = nanos.filter(|nanos| *nanos < END).ok_or(ParseError::TooLarge)?;
-    Ok(Quantity { nanos: if negative { -nanos } else { nanos }, family })
+    let nanos = nanos
+        .filter(|nanos| *nanos < NANOS_LIMIT)
+        .ok_or(ParseError::TooLarge)?;
+    Ok(Quantity {
+        nanos: if negative { -nanos } else { nanos },
+        notation,
+    })
 }
 
 /// Returns `digits` times a power of ten, rounded up; `None` if that does not fit.
-fn scaled(digits: i128, power: i32) -> Option<i128> {
+fn scale(digits: i128, power: i32) -> Option<i128> {
     if digits == 0 {
         return Some(0);
     }
@@ -94,11 +133,13 @@ fn scaled(digits: i128, power: i32) -> Option<i128> {
         return digits.checked_mul(factor?);
     }
     // A factor that does not fit is larger than every number of digits.
-    Some(factor.map_or(1, |factor| digits / factor + i128::from(digits % factor != 0)))
+    Some(factor.map_or(1, |factor| {
+        digits / factor + i128::from(digits % factor != 0)
+    }))
 }
 
-/// The text of a quantity as JSON has it: numbers count too.
-pub(crate) fn of(value: &Value) -> Option<Quantity> {
+/// Parses a quantity in JSON, which can also be a number.
+pub(crate) fn from_value(value: &Value) -> Option<Quantity> {
     match value {
         Value::String(text) => parse(text).ok(),
         Value::Number(number) => parse(&number_text(number)).ok(),
@@ -114,9 +155,10 @@ pub(super) fn number_text(number: &Number) -> String {
     }
 }
 
-/// A quantity in the way in which it is shown. `None` if it is none.
+/// Returns the canonical form of a quantity. Returns `None` if the value has it already or is
+/// invalid.
 pub(super) fn canonical(value: &Value) -> Option<Value> {
-    // Most are written as they are shown.
+    // Fast path for most values.
     if let Value::String(text) = value
         && text.len() < 4
         && text.bytes().all(|byte| byte.is_ascii_digit())
@@ -124,12 +166,19 @@ pub(super) fn canonical(value: &Value) -> Option<Value> {
     {
         return None;
     }
-    let shown = of(value)?.to_string();
-    // What is the same but for a sign or a point that says nothing is kept as it was written.
+    let formatted = from_value(value)?.to_string();
+    // A redundant sign or decimal point is kept.
     let text = value.as_str().unwrap_or_default();
-    let (number, suffix) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
+    let (number, suffix) = text.split_at(
+        text.find(|c: char| c.is_ascii_alphabetic())
+            .unwrap_or(text.len()),
+    );
     let plain = number.trim_start_matches('+').trim_end_matches('.');
-    if !text.is_empty() && shown.strip_prefix(plain) == Some(suffix) { None } else { Some(shown.into()) }
+    if !text.is_empty() && formatted.strip_prefix(plain) == Some(suffix) {
+        None
+    } else {
+        Some(formatted.into())
+    }
 }
 
 impl Quantity {
@@ -145,16 +194,19 @@ impl Quantity {
         self.nanos % NANO == 0
     }
 
-    /// However it is written.
-    pub(crate) fn is_as_much_as(self, other: Self) -> bool {
+    /// Compares amounts regardless of their notation.
+    pub(crate) fn is_equal_amount(self, other: Self) -> bool {
         self.nanos == other.nanos
     }
 
-    /// No finer than thousandths, rounded up.
-    pub(crate) fn in_thousandths(self) -> Self {
+    /// Rounds up to thousandths.
+    pub(crate) fn round_up_to_thousandths(self) -> Self {
         let step = NANO / 1000;
         let up = if self.nanos < 0 { 1 - step } else { step - 1 };
-        Self { nanos: (self.nanos + up) / step * step, ..self }
+        Self {
+            nanos: (self.nanos + up) / step * step,
+            ..self
+        }
     }
 }
 
@@ -170,8 +222,8 @@ impl std::fmt::Display for Quantity {
         if number == 0 {
             return f.write_str("0");
         }
-        // Small amounts are not shown in powers of two: they would have to be rounded.
-        if self.family == Family::Binary && number.abs() >= 1024 * NANO {
+        // Small amounts have no exact binary notation.
+        if self.notation == Notation::Binary && number.abs() >= 1024 * NANO {
             let up = if number < 0 { 1 - NANO } else { NANO - 1 };
             number = (number + up) / NANO;
             let mut power = 0;
@@ -179,10 +231,14 @@ impl std::fmt::Display for Quantity {
                 number /= 1024;
                 power += 1;
             }
-            return write!(f, "{number}{}", if power == 0 { "" } else { BINARY[power - 1].0 });
+            return write!(
+                f,
+                "{number}{}",
+                if power == 0 { "" } else { BINARY[power - 1].0 }
+            );
         }
-        // Amounts with an exponent have no largest suffix.
-        let is_exponent = self.family == Family::Exponent;
+        // Exponents have no largest suffix.
+        let is_exponent = self.notation == Notation::Exponent;
         let mut power = 0_u8;
         while number % 1000 == 0 && (is_exponent || usize::from(power) + 1 < DECIMAL.len()) {
             number /= 1000;
@@ -201,8 +257,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_amount_is_shown_in_one_way() {
-        for (written, shown) in [
+    fn quantities_have_one_canonical_format() {
+        for (written, formatted) in [
             ("0.5", "500m"),
             ("1000m", "1"),
             ("1024Mi", "1Gi"),
@@ -226,16 +282,30 @@ mod tests {
             ("0e100", "0"),
             ("1e-2147483648", "1e-9"),
             ("-1e28", "-10e27"),
-            ("9999999999999999999999999999999999999999Ki", "9223372036854775807"),
+            (
+                "9999999999999999999999999999999999999999Ki",
+                "9223372036854775807",
+            ),
             ("-100000.000000000000000001Ei", "-9223372036854775807"),
         ] {
-            assert_eq!(parse(written).unwrap().to_string(), shown, "{written}");
+            assert_eq!(parse(written).unwrap().to_string(), formatted, "{written}");
         }
     }
 
     #[test]
-    fn what_is_none_is_told() {
-        for text in ["", "Gi", "1gi", "1 Gi", "1e", "1.2.3", ".", "1e3m", "--1", "1e2147483648"] {
+    fn invalid_quantities_are_syntax_errors() {
+        for text in [
+            "",
+            "Gi",
+            "1gi",
+            "1 Gi",
+            "1e",
+            "1.2.3",
+            ".",
+            "1e3m",
+            "--1",
+            "1e2147483648",
+        ] {
             assert_eq!(parse(text), Err(ParseError::Syntax), "{text}");
         }
     }
@@ -243,19 +313,41 @@ mod tests {
     #[test]
     fn an_amount_that_does_not_fit_is_too_large() {
         let digits = "9".repeat(40);
-        for text in ["1e100", "-1e100", "1e29", "1e2147483647", &digits, &format!("{digits}n"), &format!("{digits}.5")]
-        {
+        for text in [
+            "1e100",
+            "-1e100",
+            "1e29",
+            "1e2147483647",
+            &digits,
+            &format!("{digits}n"),
+            &format!("{digits}.5"),
+        ] {
             assert_eq!(parse(text), Err(ParseError::TooLarge), "{text}");
         }
         let largest = parse("99999999999999999999999999999.999999999").unwrap();
-        assert_eq!(largest.in_thousandths().to_string(), "100000000000E");
+        assert_eq!(
+            largest.round_up_to_thousandths().to_string(),
+            "100000000000E"
+        );
     }
 
     #[test]
-    fn amounts_are_compared_by_what_they_are() {
-        assert!(parse("1Gi").unwrap() > parse("1G").unwrap() && parse("900m").unwrap() < parse("1").unwrap());
-        assert!(parse("1.5").unwrap().in_thousandths().to_string() == "1500m" && !parse("1.5").unwrap().is_whole());
-        assert_eq!(parse("0.0001").unwrap().in_thousandths().to_string(), "1m");
+    fn quantities_are_compared_by_their_amount() {
+        assert!(
+            parse("1Gi").unwrap() > parse("1G").unwrap()
+                && parse("900m").unwrap() < parse("1").unwrap()
+        );
+        assert!(
+            parse("1.5").unwrap().round_up_to_thousandths().to_string() == "1500m"
+                && !parse("1.5").unwrap().is_whole()
+        );
+        assert_eq!(
+            parse("0.0001")
+                .unwrap()
+                .round_up_to_thousandths()
+                .to_string(),
+            "1m"
+        );
         assert!(parse("-1").unwrap().is_negative() && parse("0k").unwrap().is_zero());
     }
 }

@@ -1,21 +1,39 @@
-//! Whether a definition's schema is structural: every field has a type of its own, and junctors only say what values
-//! may be. The rules and texts are the real server's.
+//! Checks that the schema of a CRD is structural: every field has a type of its own, and junctors
+//! only restrict values. Rules and errors are the real server's.
 
 use super::{compile::JUNCTORS, pattern};
 use crate::status::{FieldError, FieldErrors};
 use serde_json::{Value, json};
 
-/// Deeper than any schema in use, shallow enough for every stack.
+/// Maximum depth of a schema. Deeper than schemas in use, and safe for the stack.
 const MAX_DEPTH: usize = 100;
 
-/// What is wrong with a schema, sorted: what keeps it from being structural, and what else is.
+/// Returns the sorted errors of a schema: those because of which it is not structural, and others.
 pub(super) fn check(schema: &Value, path: &str) -> (FieldErrors, FieldErrors) {
-    let mut checker = Checker { errors: FieldErrors::new(), others: FieldErrors::new() };
+    let mut checker = Checker {
+        errors: FieldErrors::new(),
+        others: FieldErrors::new(),
+    };
     if schema["nullable"] == true {
-        checker.forbidden(format!("{path}.nullable"), "nullable cannot be true at the root");
+        checker.forbidden(
+            format!("{path}.nullable"),
+            "nullable cannot be true at the root",
+        );
     }
-    checker.node(schema, path, &Place { level: Level::Root, depth: 0, meta: false, no_default: None });
-    let Checker { mut errors, mut others } = checker;
+    checker.node(
+        schema,
+        path,
+        &NodeContext {
+            level: Level::Root,
+            depth: 0,
+            meta: false,
+            no_default: None,
+        },
+    );
+    let Checker {
+        mut errors,
+        mut others,
+    } = checker;
     errors.sort_by_field();
     others.sort_by_field();
     (errors, others)
@@ -23,17 +41,17 @@ pub(super) fn check(schema: &Value, path: &str) -> (FieldErrors, FieldErrors) {
 
 pub(super) struct Checker {
     pub(super) errors: FieldErrors,
-    /// What does not keep a schema from being structural.
+    /// Errors of schemas that are structural nevertheless.
     others: FieldErrors,
 }
 
-/// Where a node stands.
-pub(super) struct Place<'a> {
+/// Position of a node in the schema.
+pub(super) struct NodeContext<'a> {
     level: Level,
     depth: usize,
-    /// Inside apiVersion, kind or metadata.
+    /// The node is inside of apiVersion, kind or metadata.
     pub(super) meta: bool,
-    /// Why there may be no default here.
+    /// Reason why a default is forbidden here.
     pub(super) no_default: Option<&'a str>,
 }
 
@@ -57,40 +75,61 @@ impl Checker {
         self.errors.push(FieldError::forbidden(field, detail));
     }
 
-    /// A node that says what is there.
-    fn node(&mut self, schema: &Value, path: &str, place: &Place<'_>) {
-        if place.depth > MAX_DEPTH {
+    /// Checks a node outside of junctors.
+    fn node(&mut self, schema: &Value, path: &str, context: &NodeContext<'_>) {
+        if context.depth > MAX_DEPTH {
             return self.forbidden(path.into(), "must not be nested this deep");
         }
         let structural = self.errors.mark();
-        self.keywords(schema, path, place);
+        self.keywords(schema, path, context);
         self.list_and_map(schema, path);
         self.others.extend(self.errors.split_off(structural));
-        self.kind(schema, path, place.level);
-        self.meta(schema, path, place.level);
-        let given = (place.level == Level::Root).then_some(Given { schema, path });
-        self.values(schema, given, path, place, true);
-        let below = |level| Place { level, depth: place.depth + 1, ..*place };
+        self.kind(schema, path, context.level);
+        self.meta(schema, path, context.level);
+        let outer = (context.level == Level::Root).then_some(OuterNode { schema, path });
+        self.values(schema, outer, path, context, true);
+        let below = |level| NodeContext {
+            level,
+            depth: context.depth + 1,
+            ..*context
+        };
         if schema["items"].is_object() {
-            self.node(&schema["items"], &format!("{path}.items"), &below(Level::Item));
+            self.node(
+                &schema["items"],
+                &format!("{path}.items"),
+                &below(Level::Item),
+            );
         }
         if schema["additionalProperties"].is_object() {
-            let no_default = place.meta.then_some("inside additionalProperties applying to object metadata");
-            let below = Place { no_default: no_default.or(place.no_default), ..below(Level::Field) };
-            self.node(&schema["additionalProperties"], &format!("{path}.additionalProperties"), &below);
+            let no_default = context
+                .meta
+                .then_some("inside additionalProperties applying to object metadata");
+            let below = NodeContext {
+                no_default: no_default.or(context.no_default),
+                ..below(Level::Field)
+            };
+            self.node(
+                &schema["additionalProperties"],
+                &format!("{path}.additionalProperties"),
+                &below,
+            );
         }
         for (name, property) in entries(&schema["properties"]) {
-            let whole = place.level == Level::Root || is_set(schema, "x-kubernetes-embedded-resource");
-            let meta = whole && super::is_meta(name);
+            let is_resource =
+                context.level == Level::Root || is_set(schema, "x-kubernetes-embedded-resource");
+            let meta = is_resource && super::is_meta(name);
             let reason = format!("in top-level {name}");
-            let no_default = (meta && place.level == Level::Root).then_some(reason.as_str());
-            let below =
-                Place { meta: place.meta || meta, no_default: no_default.or(place.no_default), ..below(Level::Field) };
+            let no_default = (meta && context.level == Level::Root).then_some(reason.as_str());
+            let below = NodeContext {
+                meta: context.meta || meta,
+                no_default: no_default.or(context.no_default),
+                ..below(Level::Field)
+            };
             self.node(property, &format!("{path}.properties[{name}]"), &below);
         }
     }
 
-    /// The type, and what goes with it.
+    /// Checks the type and related keywords.
     fn kind(&mut self, schema: &Value, path: &str, level: Level) {
         let kind = schema["type"].as_str().unwrap_or_default();
         let int_or_string = is_set(schema, "x-kubernetes-int-or-string");
@@ -100,9 +139,15 @@ impl Checker {
             self.required(format!("{path}.items"), "must be specified");
         }
         if level == Level::Root && !schema["additionalProperties"].is_null() {
-            self.forbidden(format!("{path}.additionalProperties"), "must not be used at the root");
+            self.forbidden(
+                format!("{path}.additionalProperties"),
+                "must not be used at the root",
+            );
         }
-        for (key, clash) in [("preserve-unknown-fields", preserve), ("embedded-resource", embedded)] {
+        for (key, clash) in [
+            ("preserve-unknown-fields", preserve),
+            ("embedded-resource", embedded),
+        ] {
             if int_or_string && clash {
                 let detail = "must be false if x-kubernetes-int-or-string is true";
                 self.invalid(format!("{path}.x-kubernetes-{key}"), &json!(true), detail);
@@ -111,7 +156,11 @@ impl Checker {
         let at = format!("{path}.type");
         if embedded && kind != "object" {
             let detail = "must be object if x-kubernetes-embedded-resource is true";
-            if kind.is_empty() { self.required(at, detail) } else { self.invalid(at, &json!(kind), detail) }
+            if kind.is_empty() {
+                self.required(at, detail);
+            } else {
+                self.invalid(at, &json!(kind), detail);
+            }
         } else if kind.is_empty() && !int_or_string && !preserve {
             let detail = match level {
                 Level::Root => "must not be empty at the root",
@@ -133,24 +182,35 @@ impl Checker {
         }
     }
 
-    /// apiVersion, kind and metadata are given: schemas may say little of them.
+    /// Checks that the schema specifies little of apiVersion, kind and metadata, which are
+    /// implicit.
     fn meta(&mut self, schema: &Value, path: &str, level: Level) {
         let properties = &schema["properties"];
-        let whole = level == Level::Root || is_set(schema, "x-kubernetes-embedded-resource");
-        for (name, kind) in [("kind", "string"), ("apiVersion", "string"), ("metadata", "object")] {
-            if whole && properties[name].is_object() && properties[name]["type"] != kind {
+        let is_resource = level == Level::Root || is_set(schema, "x-kubernetes-embedded-resource");
+        for (name, kind) in [
+            ("kind", "string"),
+            ("apiVersion", "string"),
+            ("metadata", "object"),
+        ] {
+            if is_resource && properties[name].is_object() && properties[name]["type"] != kind {
                 let found = json!(properties[name]["type"].as_str().unwrap_or_default());
-                self.invalid(format!("{path}.properties[{name}].type"), &found, &format!("must be {kind}"));
+                self.invalid(
+                    format!("{path}.properties[{name}].type"),
+                    &found,
+                    &format!("must be {kind}"),
+                );
             }
         }
         let metadata = &properties["metadata"];
         if level == Level::Root && metadata.is_object() {
-            let plain = entries(metadata).all(|(key, value)| match key.as_str() {
-                "properties" => entries(value).all(|(name, _)| name == "name" || name == "generateName"),
+            let is_allowed = entries(metadata).all(|(key, value)| match key.as_str() {
+                "properties" => {
+                    entries(value).all(|(name, _)| name == "name" || name == "generateName")
+                }
                 "type" | "default" => true,
                 _ => false,
             });
-            if !plain {
+            if !is_allowed {
                 let detail = "must not specify anything other than name and generateName, but metadata is \
                               implicitly specified";
                 self.forbidden(format!("{path}.properties[metadata]"), detail);
@@ -158,9 +218,16 @@ impl Checker {
         }
     }
 
-    /// What is asked of values. `types` allows the one place where junctors may name types: what int-or-string is
-    /// spelled out as.
-    fn values(&mut self, schema: &Value, given: Option<Given<'_>>, path: &str, place: &Place<'_>, types: bool) {
+    /// Checks the validations of values. `types` allows `anyOf` with the types of int-or-string,
+    /// the only junctor with types.
+    fn values(
+        &mut self,
+        schema: &Value,
+        outer: Option<OuterNode<'_>>,
+        path: &str,
+        context: &NodeContext<'_>,
+        types: bool,
+    ) {
         if let Some(text) = schema["pattern"].as_str()
             && let Err(error) = pattern::regex(text)
         {
@@ -168,29 +235,54 @@ impl Checker {
             self.invalid(format!("{path}.pattern"), &schema["pattern"], &detail);
         }
         for key in JUNCTORS {
-            if key == "anyOf" && types && schema[key] == json!([{"type": "integer"}, {"type": "string"}]) {
+            if key == "anyOf"
+                && types
+                && schema[key] == json!([{"type": "integer"}, {"type": "string"}])
+            {
                 continue;
             }
             for (index, nested) in schema[key].as_array().into_iter().flatten().enumerate() {
                 let types = types && key == "allOf" && index == 0;
-                self.nested(nested, given, &format!("{path}.{key}[{index}]"), place, types);
+                self.nested(
+                    nested,
+                    outer,
+                    &format!("{path}.{key}[{index}]"),
+                    context,
+                    types,
+                );
             }
         }
         if schema["not"].is_object() {
-            self.nested(&schema["not"], given, &format!("{path}.not"), place, false);
+            self.nested(
+                &schema["not"],
+                outer,
+                &format!("{path}.not"),
+                context,
+                false,
+            );
         }
     }
 
-    /// A node that only says what values may be.
-    fn nested(&mut self, schema: &Value, given: Option<Given<'_>>, path: &str, place: &Place<'_>, types: bool) {
-        let place = &Place { depth: place.depth + 1, ..*place };
-        if place.depth > MAX_DEPTH {
+    /// Checks a node inside of a junctor.
+    fn nested(
+        &mut self,
+        schema: &Value,
+        outer: Option<OuterNode<'_>>,
+        path: &str,
+        context: &NodeContext<'_>,
+        types: bool,
+    ) {
+        let context = &NodeContext {
+            depth: context.depth + 1,
+            ..*context
+        };
+        if context.depth > MAX_DEPTH {
             return self.forbidden(path.into(), "must not be nested this deep");
         }
         let structural = self.errors.mark();
-        self.keywords(schema, path, place);
+        self.keywords(schema, path, context);
         self.others.extend(self.errors.split_off(structural));
-        self.values(schema, given, path, place, types);
+        self.values(schema, outer, path, context, types);
         for (key, must) in UNSTRUCTURAL {
             let empty = match &schema[*key] {
                 Value::Null => true,
@@ -200,50 +292,79 @@ impl Checker {
                 _ => false,
             };
             if !empty {
-                self.forbidden(format!("{path}.{key}"), &format!("must be {must} to be structural"));
+                self.forbidden(
+                    format!("{path}.{key}"),
+                    &format!("must be {must} to be structural"),
+                );
             }
         }
         if schema["items"].is_object() {
-            self.below(&schema["items"], given, |given| &given["items"], ".items", path, place);
+            self.below(
+                &schema["items"],
+                outer,
+                |outer| &outer["items"],
+                ".items",
+                path,
+                context,
+            );
         }
         for (name, property) in entries(&schema["properties"]) {
-            let step = format!(".properties[{name}]");
-            self.below(property, given, |given| &given["properties"][name], &step, path, place);
+            let suffix = format!(".properties[{name}]");
+            self.below(
+                property,
+                outer,
+                |outer| &outer["properties"][name],
+                &suffix,
+                path,
+                context,
+            );
         }
     }
 
-    /// One step below a node in a junctor: what it speaks of has to be there outside of junctors too.
+    /// Checks a child of a node in a junctor. The field that it describes must also exist outside
+    /// of junctors.
     fn below(
         &mut self,
         schema: &Value,
-        given: Option<Given<'_>>,
+        outer: Option<OuterNode<'_>>,
         find: impl Fn(&Value) -> &Value,
-        step: &str,
+        suffix: &str,
         path: &str,
-        place: &Place<'_>,
+        context: &NodeContext<'_>,
     ) {
-        let path = format!("{path}{step}");
-        let Some(given) = given else { return self.nested(schema, None, &path, place, false) };
-        let at = format!("{}{step}", given.path);
-        let found = find(given.schema);
+        let path = format!("{path}{suffix}");
+        let Some(outer) = outer else {
+            return self.nested(schema, None, &path, context, false);
+        };
+        let at = format!("{}{suffix}", outer.path);
+        let found = find(outer.schema);
         if found.is_object() {
-            self.nested(schema, Some(Given { schema: found, path: &at }), &path, place, false);
+            self.nested(
+                schema,
+                Some(OuterNode {
+                    schema: found,
+                    path: &at,
+                }),
+                &path,
+                context,
+                false,
+            );
         } else {
             self.required(at, &format!("because it is defined in {path}"));
-            self.nested(schema, None, &path, place, false);
+            self.nested(schema, None, &path, context, false);
         }
     }
 }
 
-/// The node outside of junctors that says what is there. As in the real server only junctors at the root are held
-/// against it.
+/// Node outside of junctors that corresponds to a node in a junctor. As on the real server, only
+/// junctors at the root are compared with it.
 #[derive(Clone, Copy)]
-struct Given<'a> {
+struct OuterNode<'a> {
     schema: &'a Value,
     path: &'a str,
 }
 
-/// What may not stand inside junctors, and what it has to be.
+/// Keywords that are forbidden inside of junctors, and the value that they must have.
 const UNSTRUCTURAL: &[(&str, &str)] = &[
     ("type", "empty"),
     ("additionalProperties", "undefined"),
@@ -260,7 +381,7 @@ const UNSTRUCTURAL: &[(&str, &str)] = &[
     ("x-kubernetes-validations", "empty"),
 ];
 
-/// The entries of a JSON object; none of anything else.
+/// Returns the entries of a JSON object; none of other values.
 pub(super) fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flatten()
 }
@@ -282,26 +403,45 @@ mod tests {
 
     fn errors(spec: Value) -> Vec<String> {
         let schema = json!({"type": "object", "properties": {"spec": spec}});
-        let strip = |text: String| text.replace("s.properties[spec]", "").trim_start_matches('.').to_owned();
-        check(&schema, "s").iter().map(|error| strip(error.to_string())).collect()
+        let strip = |text: String| {
+            text.replace("s.properties[spec]", "")
+                .trim_start_matches('.')
+                .to_owned()
+        };
+        check(&schema, "s")
+            .iter()
+            .map(|error| strip(error.to_string()))
+            .collect()
     }
 
     #[test]
-    fn every_node_needs_a_type_unless_it_says_otherwise() {
-        assert_eq!(errors(json!({})), ["type: Required value: must not be empty for specified object fields"]);
+    fn every_node_requires_a_type_with_few_exceptions() {
+        assert_eq!(
+            errors(json!({})),
+            ["type: Required value: must not be empty for specified object fields"]
+        );
         assert_eq!(
             errors(json!({"type": "array", "items": {}})),
             ["items.type: Required value: must not be empty for specified array items"]
         );
-        assert_eq!(errors(json!({"type": "array"})), ["items: Required value: must be specified"]);
+        assert_eq!(
+            errors(json!({"type": "array"})),
+            ["items: Required value: must be specified"]
+        );
         assert!(errors(json!({"x-kubernetes-int-or-string": true})).is_empty());
         assert!(errors(json!({"x-kubernetes-preserve-unknown-fields": true})).is_empty());
-        let root: Vec<_> = check(&json!({"type": "string"}), "s").iter().map(ToString::to_string).collect();
-        assert_eq!(root, ["s.type: Invalid value: \"string\": must be object at the root"]);
+        let root: Vec<_> = check(&json!({"type": "string"}), "s")
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(
+            root,
+            ["s.type: Invalid value: \"string\": must be object at the root"]
+        );
     }
 
     #[test]
-    fn junctors_say_only_what_values_may_be() {
+    fn junctors_only_restrict_values() {
         assert_eq!(
             errors(json!({"type": "string", "anyOf": [{"type": "string"}, {"default": "x"}]})),
             [
@@ -309,23 +449,41 @@ mod tests {
                 "anyOf[1].default: Forbidden: must be undefined to be structural",
             ]
         );
-        assert!(errors(json!({"type": "string", "anyOf": [{"minLength": 1}], "not": {"pattern": "a"}})).is_empty());
-        let spelled = json!([{"type": "integer"}, {"type": "string"}]);
-        assert!(errors(json!({"x-kubernetes-int-or-string": true, "anyOf": spelled})).is_empty());
-        assert!(errors(json!({"x-kubernetes-int-or-string": true, "allOf": [{"anyOf": spelled}]})).is_empty());
-        assert!(!errors(json!({"x-kubernetes-int-or-string": true, "oneOf": spelled})).is_empty());
+        assert!(
+            errors(json!({"type": "string", "anyOf": [{"minLength": 1}], "not": {"pattern": "a"}}))
+                .is_empty()
+        );
+        let int_or_string = json!([{"type": "integer"}, {"type": "string"}]);
+        assert!(
+            errors(json!({"x-kubernetes-int-or-string": true, "anyOf": int_or_string})).is_empty()
+        );
+        assert!(
+            errors(
+                json!({"x-kubernetes-int-or-string": true, "allOf": [{"anyOf": int_or_string}]})
+            )
+            .is_empty()
+        );
+        assert!(
+            !errors(json!({"x-kubernetes-int-or-string": true, "oneOf": int_or_string})).is_empty()
+        );
     }
 
     #[test]
-    fn junctors_at_the_root_speak_only_of_fields_that_are_there() {
+    fn junctors_at_the_root_describe_only_existing_fields() {
         let schema = json!({"type": "object", "properties": {"a": {"type": "string"}},
             "anyOf": [{"properties": {"a": {"minLength": 1}, "b": {"minLength": 1}}}]});
-        let found: Vec<_> = check(&schema, "s").iter().map(ToString::to_string).collect();
-        assert_eq!(found, ["s.properties[b]: Required value: because it is defined in s.anyOf[0].properties[b]"]);
+        let found: Vec<_> = check(&schema, "s")
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(
+            found,
+            ["s.properties[b]: Required value: because it is defined in s.anyOf[0].properties[b]"]
+        );
     }
 
     #[test]
-    fn keywords_that_are_not_served_are_refused() {
+    fn unsupported_keywords_are_rejected() {
         assert_eq!(
             errors(json!({"type": "object", "properties": {"a": {"type": "string"}},
                 "additionalProperties": {"type": "string"}, "uniqueItems": true, "$ref": "#", "pattern": "("}))
@@ -334,18 +492,23 @@ mod tests {
         );
         assert_eq!(
             errors(json!({"type": "text"})),
-            ["type: Unsupported value: \"text\": supported values: \"array\", \"boolean\", \"integer\", \"number\", \
-              \"object\", \"string\""]
+            [
+                "type: Unsupported value: \"text\": supported values: \"array\", \"boolean\", \"integer\", \"number\", \
+              \"object\", \"string\""
+            ]
         );
     }
 
     #[test]
-    fn metadata_is_given_and_has_no_defaults() {
+    fn metadata_is_implicit_and_has_no_defaults() {
         let schema = json!({"type": "object", "properties": {
             "kind": {"type": "string", "default": "x"},
             "metadata": {"type": "object", "properties": {"name": {"type": "string"}, "labels": {"type": "object"}}},
         }});
-        let found: Vec<_> = check(&schema, "s").iter().map(ToString::to_string).collect();
+        let found: Vec<_> = check(&schema, "s")
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         assert_eq!(
             found,
             [
@@ -357,13 +520,17 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_is_nested_too_deep_is_refused_and_not_walked() {
+    fn a_schema_that_is_nested_too_deep_is_rejected() {
         let mut schema = json!({"type": "string"});
         for _ in 0..150 {
             schema = json!({"type": "object", "properties": {"a": schema}});
         }
         let found = check(&schema, "s");
         assert_eq!(found.len(), 1);
-        assert!(found[0].to_string().ends_with("Forbidden: must not be nested this deep"));
+        assert!(
+            found[0]
+                .to_string()
+                .ends_with("Forbidden: must not be nested this deep")
+        );
     }
 }

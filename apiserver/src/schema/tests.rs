@@ -1,4 +1,4 @@
-//! Validation, on schemas as people write them.
+//! Tests of validation with realistic schemas.
 
 use super::Schema;
 use serde_json::{Value, json};
@@ -37,58 +37,74 @@ fn widget() -> Schema {
 }
 
 fn errors(spec: Value) -> Vec<String> {
-    told(&widget(), &json!({"spec": spec}), None)
+    messages(&widget(), &json!({"spec": spec}), None)
 }
 
-fn told(schema: &Schema, object: &Value, old: Option<&Value>) -> Vec<String> {
+fn messages(schema: &Schema, object: &Value, old: Option<&Value>) -> Vec<String> {
     let all = schema.validate(object, old);
-    all.iter().map(ToString::to_string).filter(|text| !text.starts_with("<nil>: Invalid value: null: some")).collect()
+    all.iter()
+        .map(ToString::to_string)
+        .filter(|text| !text.starts_with("<nil>: Invalid value: null: some"))
+        .collect()
 }
 
 #[test]
-fn an_object_in_order_has_no_errors() {
+fn a_valid_object_has_no_errors() {
     let spec = json!({"color": "red", "replicas": 3, "max": "50%", "free": {"a": [1]}, "maybe": null, "name": "ab",
         "when": "2026-01-02T03:04:05Z", "tags": ["a", "b"], "ports": [{"name": "a", "port": 80}]});
     assert_eq!(errors(spec), Vec::<String>::new());
 }
 
 #[test]
-fn numbers_out_of_range_are_told_with_the_bound() {
+fn numbers_out_of_range_are_reported_with_the_limit() {
     assert_eq!(
         errors(json!({"color": "red", "replicas": 50})),
-        ["spec.replicas: Invalid value: 50: spec.replicas in body should be less than or equal to 10"]
+        [
+            "spec.replicas: Invalid value: 50: spec.replicas in body should be less than or equal to 10"
+        ]
     );
     assert_eq!(
         errors(json!({"color": "red", "replicas": -1})),
-        ["spec.replicas: Invalid value: -1: spec.replicas in body should be greater than or equal to 0"]
+        [
+            "spec.replicas: Invalid value: -1: spec.replicas in body should be greater than or equal to 0"
+        ]
     );
 }
 
 #[test]
-fn a_wrong_type_is_told_with_the_one_found() {
+fn a_wrong_type_is_reported_with_the_one_found() {
     assert_eq!(
         errors(json!({"color": "red", "replicas": "3"})),
-        [r#"spec.replicas: Invalid value: "string": spec.replicas in body must be of type integer: "string""#]
+        [
+            r#"spec.replicas: Invalid value: "string": spec.replicas in body must be of type integer: "string""#
+        ]
     );
     assert_eq!(
         errors(json!({"color": "red", "map": {"k": null}})),
-        [r#"spec.map.k: Invalid value: "null": spec.map.k in body must be of type integer: "null""#]
+        [
+            r#"spec.map.k: Invalid value: "null": spec.map.k in body must be of type integer: "null""#
+        ]
     );
     assert_eq!(
         errors(json!({"color": "red", "when": "soon"})),
-        [r#"spec.when: Invalid value: "soon": spec.when in body must be of type date-time: "soon""#]
+        [
+            r#"spec.when: Invalid value: "soon": spec.when in body must be of type date-time: "soon""#
+        ]
     );
     assert_eq!(errors(json!({"color": "red", "max": true})).len(), 3);
 }
 
 #[test]
-fn missing_and_unsupported_and_too_much_are_told_in_their_own_words() {
+fn missing_unsupported_and_too_long_values_have_their_own_errors() {
     assert_eq!(errors(json!({})), ["spec.color: Required value"]);
     assert_eq!(
         errors(json!({"color": "blue"})),
         [r#"spec.color: Unsupported value: "blue": supported values: "red", "green""#]
     );
-    assert_eq!(errors(json!({"color": "red", "name": "äöüß"})), ["spec.name: Too long: may not be more than 3 bytes"]);
+    assert_eq!(
+        errors(json!({"color": "red", "name": "äöüß"})),
+        ["spec.name: Too long: may not be more than 3 bytes"]
+    );
     assert_eq!(
         errors(json!({"color": "red", "name": "A1"})),
         ["spec.name: Invalid value: \"A1\": spec.name in body should match '^[a-z]+$'"]
@@ -112,9 +128,13 @@ fn missing_and_unsupported_and_too_much_are_told_in_their_own_words() {
 }
 
 #[test]
-fn all_violations_are_told_and_that_rules_were_not_asked() {
+fn all_errors_are_reported_and_that_rules_were_not_checked() {
     let object = json!({"spec": {"replicas": 50, "tags": ["a", "a"], "color": "blue", "ports": [{"port": 1}]}});
-    let found: Vec<_> = widget().validate(&object, None).iter().map(ToString::to_string).collect();
+    let found: Vec<_> = widget()
+        .validate(&object, None)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     assert_eq!(
         found,
         [
@@ -129,71 +149,86 @@ fn all_violations_are_told_and_that_rules_were_not_asked() {
 }
 
 #[test]
-fn rules_are_asked_as_long_as_the_shape_is_right() {
+fn rules_are_checked_if_all_types_are_valid() {
     let found = widget().validate(&json!({"spec": {"color": "red", "replicas": 50}}), None);
     assert_eq!(found.len(), 1);
 }
 
 #[test]
-fn what_was_wrong_before_may_stay_but_not_change() {
+fn unchanged_invalid_values_are_accepted_on_update() {
     let schema = widget();
     let old = json!({"spec": {"color": "blue", "replicas": 50, "name": "ab"}});
     let new = json!({"spec": {"color": "blue", "replicas": 50, "name": "cd"}});
-    assert_eq!(told(&schema, &new, Some(&old)), Vec::<String>::new());
+    assert_eq!(messages(&schema, &new, Some(&old)), Vec::<String>::new());
     let new = json!({"spec": {"color": "blue", "replicas": 51, "name": "cd"}});
-    assert_eq!(told(&schema, &new, Some(&old)).len(), 1);
-    // What is required has no value that could have stayed: the object it is missing from has to.
+    assert_eq!(messages(&schema, &new, Some(&old)).len(), 1);
+    // A missing required field has no old value, so its parent object must be unchanged.
     let old = json!({"spec": {"name": "ab"}});
-    assert_eq!(told(&schema, &json!({"spec": {"name": "cd"}}), Some(&old)), ["spec.color: Required value"]);
+    assert_eq!(
+        messages(&schema, &json!({"spec": {"name": "cd"}}), Some(&old)),
+        ["spec.color: Required value"]
+    );
 }
 
 #[test]
-fn items_are_the_same_as_before_if_their_keys_are() {
+fn items_of_list_maps_are_compared_by_their_keys() {
     let schema = widget();
     let ports = |ports: Value| json!({"spec": {"color": "red", "ports": ports}});
     let old = ports(json!([{"name": "a", "port": 99999}]));
     let new = ports(json!([{"name": "b", "port": 1}, {"name": "a", "port": 99999}]));
-    assert_eq!(told(&schema, &new, Some(&old)), Vec::<String>::new());
+    assert_eq!(messages(&schema, &new, Some(&old)), Vec::<String>::new());
     let new = ports(json!([{"name": "b", "port": 99999}]));
-    assert_eq!(told(&schema, &new, Some(&old)).len(), 1);
+    assert_eq!(messages(&schema, &new, Some(&old)).len(), 1);
 }
 
 #[test]
-fn duplicates_are_forgiven_only_if_there_were_some() {
+fn duplicates_are_accepted_on_update_if_the_old_object_has_some() {
     let schema = widget();
     let tags = |tags: Value| json!({"spec": {"color": "red", "tags": tags}});
     let twice = tags(json!(["a", "a"]));
-    assert_eq!(told(&schema, &tags(json!(["b", "b"])), Some(&twice)), Vec::<String>::new());
-    assert_eq!(told(&schema, &twice, Some(&tags(json!(["a"])))).len(), 1);
+    assert_eq!(
+        messages(&schema, &tags(json!(["b", "b"])), Some(&twice)),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        messages(&schema, &twice, Some(&tags(json!(["a"])))).len(),
+        1
+    );
 }
 
 #[test]
-fn junctors_tell_what_they_wanted() {
+fn errors_of_junctors_contain_those_of_their_schemas() {
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object",
         "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
         "oneOf": [{"required": ["a"]}, {"required": ["b"]}], "not": {"required": ["a", "b"]}}}});
     let schema = Schema::from_crd(&schema, false, "s").unwrap();
     assert_eq!(
-        told(&schema, &json!({"spec": {}}), None),
+        messages(&schema, &json!({"spec": {}}), None),
         [
             "<nil>: Invalid value: \"\": \"spec\" must validate one and only one schema (oneOf). Found none valid",
             "spec.a: Required value",
         ]
     );
     assert_eq!(
-        told(&schema, &json!({"spec": {"a": "", "b": ""}}), None),
+        messages(&schema, &json!({"spec": {"a": "", "b": ""}}), None),
         [
             "<nil>: Invalid value: \"\": \"spec\" must validate one and only one schema (oneOf). Found 2 valid \
              alternatives",
             "<nil>: Invalid value: \"\": \"spec\" must not validate the schema (not)",
         ]
     );
-    assert_eq!(told(&schema, &json!({"spec": {"a": ""}}), None), Vec::<String>::new());
+    assert_eq!(
+        messages(&schema, &json!({"spec": {"a": ""}}), None),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
-fn numbers_may_be_written_with_a_point_as_long_as_they_are_whole() {
-    assert_eq!(errors(json!({"color": "red", "replicas": 3.0})), Vec::<String>::new());
+fn whole_numbers_can_have_a_decimal_point() {
+    assert_eq!(
+        errors(json!({"color": "red", "replicas": 3.0})),
+        Vec::<String>::new()
+    );
     assert_eq!(
         errors(json!({"color": "red", "replicas": 3.5})),
         [
@@ -204,38 +239,52 @@ fn numbers_may_be_written_with_a_point_as_long_as_they_are_whole() {
 }
 
 #[test]
-fn a_default_has_to_be_valid_and_known() {
+fn a_default_must_be_valid_and_have_no_unknown_fields() {
     let found = |field: Value| -> Vec<String> {
         let schema = json!({"type": "object", "properties": {"a": field}});
-        Schema::from_crd(&schema, false, "s").unwrap_err().iter().map(ToString::to_string).collect()
+        Schema::from_crd(&schema, false, "s")
+            .unwrap_err()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     };
     assert_eq!(
         found(json!({"type": "integer", "default": "x"})),
-        [r#"s.properties[a].default: Invalid value: "string":  in body must be of type integer: "string""#]
+        [
+            r#"s.properties[a].default: Invalid value: "string":  in body must be of type integer: "string""#
+        ]
     );
     assert_eq!(
-        found(json!({"type": "object", "default": {"x": 1}, "properties": {"y": {"type": "string"}}})),
+        found(
+            json!({"type": "object", "default": {"x": 1}, "properties": {"y": {"type": "string"}}})
+        ),
         [r#"s.properties[a].default: Invalid value: {"x":1}: must not have unknown fields"#]
     );
 }
 
 #[test]
-fn embedded_resources_need_their_names() {
+fn embedded_resources_require_apiversion_and_kind() {
     let schema = json!({"type": "object", "properties": {"template": {"type": "object",
         "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}}});
     let schema = Schema::from_crd(&schema, false, "s").unwrap();
     assert_eq!(
-        told(&schema, &json!({"template": {"kind": "P"}}), None),
+        messages(&schema, &json!({"template": {"kind": "P"}}), None),
         ["template.apiVersion: Required value: must not be empty"]
     );
 }
 
-/// Creates have 40 µs in all, of which this may take a part. The best of many runs, so that a busy machine does not
-/// matter.
+/// A create has a budget of 40 µs, of which validation takes a part. Measures the fastest of many
+/// runs, so that a busy machine does not matter.
 #[test]
-fn an_object_in_order_is_walked_quickly() {
-    let labels: serde_json::Map<_, _> =
-        (0..8).map(|n| (format!("example.com/label-{n}"), json!("a-value-of-some-length"))).collect();
+fn a_valid_object_is_validated_quickly() {
+    let labels: serde_json::Map<_, _> = (0..8)
+        .map(|n| {
+            (
+                format!("example.com/label-{n}"),
+                json!("a-value-of-some-length"),
+            )
+        })
+        .collect();
     let container = json!({"name": "a", "image": "registry/image:1", "env": [{"name": "A", "value": "b"}],
         "ports": [{"containerPort": 80}], "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}});
     let mut object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"},
@@ -250,7 +299,7 @@ fn an_object_in_order_is_walked_quickly() {
         start.elapsed()
     };
     let best = (0..200).map(|_| run()).min().unwrap_or_default();
-    // Without optimisation everything takes some twenty times as long.
+    // Unoptimized builds are about twenty times slower.
     let limit = if cfg!(debug_assertions) { 200 } else { 10 };
     assert!(best < Duration::from_micros(limit), "{best:?}");
 }

@@ -1,24 +1,25 @@
-//! Lists of problems in a request body, bounded in number and size.
+//! Lists of errors in a request body, bounded in number and size.
 //!
-//! The real server lists every problem. A small body with many of them then makes an answer of many megabytes, for example
-//! when each error shows the whole list that it is about.
+//! The real server lists every error. A small body with many errors then causes a response of many
+//! megabytes, for example when each error contains the whole list that it is about.
 
 use super::FieldError;
 use std::ops::Deref;
 
-/// Most problems in one list.
+/// Maximum number of errors in one list.
 pub(crate) const MAX_ITEMS: usize = 100;
-/// Most bytes of text in one list.
+/// Maximum number of bytes of text in one list.
 pub(crate) const MAX_BYTES: usize = 64 << 10;
 
-/// Invalid fields of an object.
+/// Errors about invalid fields of an object.
 pub(crate) type FieldErrors = Bounded<FieldError>;
-/// Unknown and duplicate fields of a body, as text.
+/// Errors about unknown and duplicate fields of a body.
 pub(crate) type StrictErrors = Bounded<String>;
 
-/// A list that keeps the first [`MAX_ITEMS`] items, and of their text the first [`MAX_BYTES`] bytes.
+/// A list that keeps the first [`MAX_ITEMS`] items and the first [`MAX_BYTES`] bytes of their text.
 ///
-/// Items that are added to a full list are dropped. Where an item is expensive to make, ask [`is_full`](Self::is_full) first.
+/// Items that are added to a full list are dropped. Check [`is_full`](Self::is_full) first where an
+/// item is expensive to create.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Bounded<T> {
     items: Vec<T>,
@@ -30,11 +31,11 @@ pub(crate) trait Text {
     /// Returns the number of bytes of text.
     fn size(&self) -> usize;
 
-    /// Shortens the text to exactly `size` bytes. It is longer than that.
+    /// Shortens the text to exactly `size` bytes, which is less than its size.
     fn shorten(&mut self, size: usize);
 }
 
-/// Length of a [`Bounded`] list at some time, to return to.
+/// Length of a [`Bounded`] list, for [`Bounded::split_off`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     items: usize,
@@ -43,7 +44,10 @@ pub(crate) struct Mark {
 
 impl<T: Text> Bounded<T> {
     pub(crate) fn new() -> Self {
-        Self { items: Vec::new(), bytes: 0 }
+        Self {
+            items: Vec::new(),
+            bytes: 0,
+        }
     }
 
     /// Reports whether further items are dropped.
@@ -51,7 +55,8 @@ impl<T: Text> Bounded<T> {
         self.items.len() >= MAX_ITEMS || self.bytes >= MAX_BYTES
     }
 
-    /// Adds an item unless the list is full. Shortens the item if it is too large for the rest of the list.
+    /// Adds an item unless the list is full. Shortens the item if it is too large for the rest of
+    /// the list.
     pub(crate) fn push(&mut self, mut item: T) {
         if self.is_full() {
             return;
@@ -65,14 +70,20 @@ impl<T: Text> Bounded<T> {
     }
 
     pub(crate) fn mark(&self) -> Mark {
-        Mark { items: self.items.len(), bytes: self.bytes }
+        Mark {
+            items: self.items.len(),
+            bytes: self.bytes,
+        }
     }
 
     /// Removes the items that were added after `mark`, and returns them.
     pub(crate) fn split_off(&mut self, mark: Mark) -> Self {
         let bytes = self.bytes - mark.bytes;
         self.bytes = mark.bytes;
-        Self { items: self.items.split_off(mark.items), bytes }
+        Self {
+            items: self.items.split_off(mark.items),
+            bytes,
+        }
     }
 }
 
@@ -151,7 +162,7 @@ impl Text for String {
         self.len()
     }
 
-    /// The dots show that something is missing.
+    /// Ends the text with dots to show that it is incomplete.
     fn shorten(&mut self, size: usize) {
         self.truncate(self.floor_char_boundary(size.saturating_sub(3)));
         while self.len() < size {
@@ -179,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_keeps_the_first_items_and_reads_no_more() {
+    fn a_list_keeps_the_first_items_and_stops_reading() {
         let mut read = 0;
         let items = std::iter::repeat_with(|| {
             read += 1;
@@ -206,9 +217,15 @@ mod tests {
     fn a_field_error_is_shortened_in_its_field_and_its_text() {
         let long = "x".repeat(MAX_BYTES);
         let errors = FieldErrors::from(FieldError::required(long.clone(), &long));
-        assert_eq!((errors[0].field.len(), errors[0].body.len()), (MAX_BYTES / 2, MAX_BYTES / 2));
+        assert_eq!(
+            (errors[0].field.len(), errors[0].body.len()),
+            (MAX_BYTES / 2, MAX_BYTES / 2)
+        );
         let errors = FieldErrors::from(FieldError::required("spec", &long));
-        assert_eq!((errors[0].field.as_str(), errors[0].size()), ("spec", MAX_BYTES));
+        assert_eq!(
+            (errors[0].field.as_str(), errors[0].size()),
+            ("spec", MAX_BYTES)
+        );
     }
 
     #[test]

@@ -1,22 +1,30 @@
-//! How a store comes back from a log, and how it ends.
+//! Restoring a store from a log, and closing it.
 
-use super::{Store, Table, TableName};
+use super::{State, Store, Table, TableName, trim};
 use crate::{object::Object, persist::Log};
+use parking_lot::Mutex;
 use std::sync::Arc;
 
 impl Store {
-    /// Make the store durable: `log` has what is in it, and takes what follows.
+    /// Makes the store durable. `log` must contain the current objects.
     pub(crate) fn set_log(&self, log: Log) {
         self.0.write().log = Some(log);
     }
 
-    /// Put in what a log had. Only for a store that nothing was written to.
-    pub(crate) fn restore(&self, revision: u64, objects: impl Iterator<Item = (TableName, Object)>) {
+    /// Inserts the objects of a log. The store must be empty.
+    pub(crate) fn restore(
+        &self,
+        revision: u64,
+        objects: impl Iterator<Item = (TableName, Object)>,
+    ) {
         let mut state = self.0.write();
         state.revision = state.revision.max(revision);
         let floor = state.revision;
         for (name, object) in objects {
-            let table = state.tables.entry(name).or_insert_with(|| Table::new(floor));
+            let table = state
+                .tables
+                .entry(name)
+                .or_insert_with(|| Table::new(floor));
             table.objects.insert(object.key.clone(), Arc::new(object));
         }
         for table in state.tables.values_mut() {
@@ -24,18 +32,32 @@ impl Store {
         }
     }
 
-    /// Let go of the log, so that another store can go on with it. Nothing is here any longer, so nothing is written that the log
-    /// does not have; watchers come to an end once they have read everything.
+    /// Closes the store and its log, so that another store can open the log.
+    ///
+    /// All tables are removed, so no further write can succeed. Watchers end after they have read
+    /// everything. The history that they read still counts towards the limit of bytes.
     pub(crate) fn close(&self) {
         let mut state = self.0.write();
-        state.log = None;
-        state.history_bytes = 0;
-        for (_, table) in state.tables.drain() {
-            table.grown.send_replace(Some(table.changes));
+        let State {
+            tables,
+            limits,
+            history_bytes,
+            dropped,
+            log,
+            ..
+        } = &mut *state;
+        *log = None;
+        *history_bytes = 0;
+        for (_, table) in tables.drain() {
+            let changes = Arc::new(Mutex::new(table.changes));
+            dropped.push(Arc::downgrade(&changes));
+            table.changed.send_replace(Some(changes));
         }
+        trim(tables, dropped, history_bytes, limits.bytes);
     }
 
-    /// A store that is open has the tables of the kinds that are built in.
+    /// Returns whether the store was closed. An open store has at least the tables of the built-in
+    /// kinds.
     pub(crate) fn is_closed(&self) -> bool {
         self.0.read().tables.is_empty()
     }

@@ -1,39 +1,44 @@
-//! The notable changes of all tables, in order: what the controllers read.
+//! The feed: the changes of all tables that the controllers need, in order.
 
 use super::{Change, Store, TableName};
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// A place in the logs of all tables.
+/// Position in the history of all tables.
 pub(crate) struct Feed {
     store: Store,
-    /// Everything up to this revision was handed out.
+    /// Every change up to this revision was returned.
     seen: u64,
-    grown: watch::Receiver<()>,
+    changed: watch::Receiver<()>,
 }
 
-/// What comes next.
+/// Result of reading on from a [`Feed`].
 #[derive(Debug)]
-pub(crate) enum News {
-    /// In order; never empty.
+pub(crate) enum FeedEvent {
+    /// The next changes in order, at least one.
     Changes(Vec<(TableName, Arc<Change>)>),
-    /// Some of it is forgotten: look at everything anew. What comes next happened after this.
-    Lost,
+    /// Changes have been dropped before they were read: scan all tables. Further changes happened
+    /// after this.
+    Expired,
 }
 
 impl Store {
-    /// All changes from now on.
+    /// Returns a feed of all changes from now on.
     pub(crate) fn feed(&self) -> Feed {
         let state = self.0.read();
-        Feed { store: self.clone(), seen: state.revision, grown: state.grown.subscribe() }
+        Feed {
+            store: self.clone(),
+            seen: state.revision,
+            changed: state.changed.subscribe(),
+        }
     }
 
-    /// The revision of the last change that the feed is about.
+    /// Returns the revision of the last change for the feed.
     pub(crate) fn last_notable(&self) -> u64 {
         self.0.read().last_notable
     }
 
-    /// The tables that there are.
+    /// Returns the names of all tables, sorted.
     pub(crate) fn tables(&self) -> Vec<TableName> {
         let mut tables: Vec<_> = self.0.read().tables.keys().cloned().collect();
         tables.sort_unstable();
@@ -42,21 +47,25 @@ impl Store {
 }
 
 impl Feed {
-    /// Everything up to this revision was handed out.
+    /// Returns the revision up to which changes were returned.
     pub(crate) fn seen(&self) -> u64 {
         self.seen
     }
 
-    /// What there is, without waiting.
-    pub(crate) fn try_next(&mut self) -> Option<News> {
+    /// Returns the changes since the last call, without waiting.
+    pub(crate) fn try_next(&mut self) -> Option<FeedEvent> {
         let state = self.store.0.read();
-        self.grown.mark_unchanged();
+        self.changed.mark_unchanged();
         let seen = std::mem::replace(&mut self.seen, state.revision);
         if state.last_notable <= seen {
             return None;
         }
-        if state.tables.values().any(|table| table.changes.forgotten_notable > seen) {
-            return Some(News::Lost);
+        if state
+            .tables
+            .values()
+            .any(|table| table.changes.last_dropped_notable > seen)
+        {
+            return Some(FeedEvent::Expired);
         }
         let mut changes: Vec<_> = state
             .tables
@@ -68,12 +77,13 @@ impl Feed {
             .collect();
         drop(state);
         changes.sort_unstable_by_key(|(_, change)| change.revision);
-        Some(News::Changes(changes)).filter(|news| !matches!(news, News::Changes(changes) if changes.is_empty()))
+        Some(FeedEvent::Changes(changes))
+            .filter(|event| !matches!(event, FeedEvent::Changes(changes) if changes.is_empty()))
     }
 
-    /// Wait until there may be more.
-    pub(crate) async fn grown(&mut self) {
-        if self.grown.changed().await.is_err() {
+    /// Waits until there may be more changes.
+    pub(crate) async fn wait_for_changes(&mut self) {
+        if self.changed.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }

@@ -1,48 +1,71 @@
-//! Looking at a table, now or as it was.
+//! Scans of a table, as of now or of an earlier revision.
 
 use super::{Expired, Table};
 use crate::object::Object;
 use std::{cmp::Ordering, collections::BTreeMap, iter, ops::Bound, sync::Arc};
 
-/// Objects in key order, as of a revision.
+/// Objects in the order of their keys, as of a revision.
 #[derive(Debug)]
 pub(crate) struct Scan {
     pub(crate) revision: u64,
     pub(crate) objects: Vec<Arc<Object>>,
-    /// How many more there are.
+    /// Number of objects in the range after `objects`.
     pub(crate) remaining: usize,
 }
 
-/// Which objects of a table to scan.
+/// Range of the objects of a table to scan.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Range<'a> {
-    /// Only this namespace; empty for all.
+    /// Namespace of the objects. Empty for all.
     pub(crate) namespace: &'a str,
-    /// Only keys from this one on.
+    /// First key.
     pub(crate) from: &'a str,
-    /// At most so many.
+    /// Maximum number of objects.
     pub(crate) limit: Option<usize>,
 }
 
 impl Table {
-    /// The objects in a range, as of a revision.
+    /// Returns the objects in `range` as of revision `at`.
     pub(super) fn scan(&self, range: Range<'_>, at: u64) -> Result<Scan, Expired> {
         let floor = self.changes.floor;
         if at < floor {
             return Err(Expired { floor });
         }
-        // What the objects changed since then were: undo the later changes, the last one first.
+        // The earlier state of objects that changed since `at`: undo later changes, the last one
+        // first.
         let mut past: BTreeMap<&str, Option<&Arc<Object>>> = BTreeMap::new();
-        for change in self.changes.list.iter().rev().take_while(|change| change.revision > at) {
+        for change in self
+            .changes
+            .list
+            .iter()
+            .rev()
+            .take_while(|change| change.revision > at)
+        {
             past.insert(change.key().as_str(), change.before.as_ref());
         }
-        let prefix = if range.namespace.is_empty() { String::new() } else { format!("{}/", range.namespace) };
-        // The first text after all that begin with the prefix: "0" comes after "/".
-        let end = if range.namespace.is_empty() { String::new() } else { format!("{}0", range.namespace) };
-        let end = if end.is_empty() { Bound::Unbounded } else { Bound::Excluded(end.as_str()) };
+        let prefix = if range.namespace.is_empty() {
+            String::new()
+        } else {
+            format!("{}/", range.namespace)
+        };
+        // The first string after all that begin with the prefix, since "0" follows "/".
+        let end = if range.namespace.is_empty() {
+            String::new()
+        } else {
+            format!("{}0", range.namespace)
+        };
+        let end = if end.is_empty() {
+            Bound::Unbounded
+        } else {
+            Bound::Excluded(end.as_str())
+        };
         let start = range.from.max(prefix.as_str());
         if matches!(end, Bound::Excluded(end) if start >= end) {
-            return Ok(Scan { revision: at, objects: Vec::new(), remaining: 0 });
+            return Ok(Scan {
+                revision: at,
+                objects: Vec::new(),
+                remaining: 0,
+            });
         }
         let bounds = (Bound::Included(start), end);
         let limit = range.limit.unwrap_or(usize::MAX);
@@ -50,25 +73,44 @@ impl Table {
         let (objects, remaining) = if past.is_empty() {
             take(present.map(|(_, object)| object), limit)
         } else {
-            let past = past.range::<str, _>(bounds).map(|(key, object)| (*key, *object));
-            take(merged(present.map(|(key, object)| (key.as_str(), object)), past), limit)
+            let past = past
+                .range::<str, _>(bounds)
+                .map(|(key, object)| (*key, *object));
+            take(
+                merge(present.map(|(key, object)| (key.as_str(), object)), past),
+                limit,
+            )
         };
-        Ok(Scan { revision: at, objects, remaining })
+        Ok(Scan {
+            revision: at,
+            objects,
+            remaining,
+        })
     }
 }
 
-/// The first `limit` objects, and how many more there are: those are counted without being looked at.
-fn take<'a>(mut objects: impl Iterator<Item = &'a Arc<Object>>, limit: usize) -> (Vec<Arc<Object>>, usize) {
-    (objects.by_ref().take(limit).cloned().collect(), objects.count())
+/// Returns the first `limit` objects and the number of further ones, which are counted without
+/// being cloned.
+fn take<'a>(
+    mut objects: impl Iterator<Item = &'a Arc<Object>>,
+    limit: usize,
+) -> (Vec<Arc<Object>>, usize) {
+    (
+        objects.by_ref().take(limit).cloned().collect(),
+        objects.count(),
+    )
 }
 
-/// What is present, but where the past is known, what was: both in the order of their keys. Keys are looked at only as long as there is
-/// a past, so that counting what comes after it is quick.
-fn merged<'a>(
+/// Merges current objects with earlier states, both in the order of their keys. An earlier state
+/// wins.
+///
+/// Keys are compared only until `past` is exhausted, so counting the rest is fast.
+fn merge<'a>(
     present: impl Iterator<Item = (&'a str, &'a Arc<Object>)>,
     past: impl Iterator<Item = (&'a str, Option<&'a Arc<Object>>)>,
 ) -> impl Iterator<Item = &'a Arc<Object>> {
-    let (mut present, mut past) = (present.peekable(), past.peekable());
+    let mut present = present.peekable();
+    let mut past = past.peekable();
     iter::from_fn(move || {
         loop {
             let order = match (present.peek(), past.peek()) {

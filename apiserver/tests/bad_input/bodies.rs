@@ -1,35 +1,82 @@
-//! Bodies that are no objects, or others than the path says.
+//! Bodies that are not valid objects, or objects of another kind than the path.
 
 use super::*;
 
-/// No JSON at all.
-const BROKEN: [&str; 11] = ["", "{", "}", "nul", "{\"a\":}", "{}{}", "[1", "\"", "{'a':1}", "\u{feff}{}", "{\"a\":01}"];
+/// Invalid JSON.
+const INVALID_JSON: [&str; 11] = [
+    "",
+    "{",
+    "}",
+    "nul",
+    "{\"a\":}",
+    "{}{}",
+    "[1",
+    "\"",
+    "{'a':1}",
+    "\u{feff}{}",
+    "{\"a\":01}",
+];
 
 #[tokio::test]
-async fn what_is_not_json_is_a_bad_request() {
+async fn a_body_that_is_not_json_is_a_bad_request() {
     let server = Server::with_widgets().await;
     server.post(WIDGETS, widget("a")).await.expect(201);
     server.post(CONFIG_MAPS, config_map("a")).await.expect(201);
-    let rows = BROKEN.map(|body| (body, 400));
-    for place in [CONFIG_MAPS, WIDGETS] {
-        refuses(&server, "POST", place, JSON, &rows).await;
-        refuses(&server, "PUT", &format!("{place}/a"), JSON, &rows).await;
-        refuses(&server, "PATCH", &format!("{place}/a"), MERGE, &rows).await;
-        refuses(&server, "PATCH", &format!("{place}/a"), JSON_PATCH, &rows).await;
+    let rows = INVALID_JSON.map(|body| (body, 400));
+    for collection in [CONFIG_MAPS, WIDGETS] {
+        assert_rejects(&server, "POST", collection, JSON, &rows).await;
+        assert_rejects(&server, "PUT", &format!("{collection}/a"), JSON, &rows).await;
+        assert_rejects(&server, "PATCH", &format!("{collection}/a"), MERGE, &rows).await;
+        assert_rejects(
+            &server,
+            "PATCH",
+            &format!("{collection}/a"),
+            JSON_PATCH,
+            &rows,
+        )
+        .await;
     }
-    refuses(&server, "PUT", &format!("{WIDGETS}/a/scale"), JSON, &rows).await;
-    // Lists and texts are JSON, but no objects.
+    assert_rejects(&server, "PUT", &format!("{WIDGETS}/a/scale"), JSON, &rows).await;
+    // Valid JSON, but not objects.
     for body in ["[]", "\"x\"", "1", "true"] {
-        refuses(&server, "POST", CONFIG_MAPS, JSON, &[(body, 400)]).await;
-        refuses(&server, "POST", WIDGETS, JSON, &[(body, 400)]).await;
-        refuses(&server, "PATCH", &format!("{WIDGETS}/a"), MERGE, &[(body, 400)]).await;
-        refuses(&server, "PUT", &format!("{WIDGETS}/a/scale"), JSON, &[(body, 400)]).await;
+        assert_rejects(&server, "POST", CONFIG_MAPS, JSON, &[(body, 400)]).await;
+        assert_rejects(&server, "POST", WIDGETS, JSON, &[(body, 400)]).await;
+        assert_rejects(
+            &server,
+            "PATCH",
+            &format!("{WIDGETS}/a"),
+            MERGE,
+            &[(body, 400)],
+        )
+        .await;
+        assert_rejects(
+            &server,
+            "PUT",
+            &format!("{WIDGETS}/a/scale"),
+            JSON,
+            &[(body, 400)],
+        )
+        .await;
     }
     for body in ["{}", "\"x\"", "1", "[1]", "[\"x\"]"] {
-        refuses(&server, "PATCH", &format!("{WIDGETS}/a"), JSON_PATCH, &[(body, 400)]).await;
+        assert_rejects(
+            &server,
+            "PATCH",
+            &format!("{WIDGETS}/a"),
+            JSON_PATCH,
+            &[(body, 400)],
+        )
+        .await;
     }
     let yaml = "a: [\n- b: }";
-    refuses(&server, "POST", CONFIG_MAPS, "application/yaml", &[(yaml, 400), ("- a\n- b", 400), ("\t", 400)]).await;
+    assert_rejects(
+        &server,
+        "POST",
+        CONFIG_MAPS,
+        "application/yaml",
+        &[(yaml, 400), ("- a\n- b", 400), ("\t", 400)],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -61,41 +108,65 @@ async fn metadata_of_the_wrong_types_is_a_bad_request() {
         json!({"name": "a", "namespace": 1}),
         json!({"name": "a", "managedFields": "x"}),
     ] {
-        for (place, mut object) in [(CONFIG_MAPS, config_map("a")), (WIDGETS, widget("a"))] {
+        for (collection, mut object) in [(CONFIG_MAPS, config_map("a")), (WIDGETS, widget("a"))] {
             object["metadata"] = metadata.clone();
-            let reply = server.post(place, object).await;
-            assert_eq!((reply.code, reply.reason()), (400, "BadRequest"), "{metadata}: {}", reply.text);
+            let reply = server.post(collection, object).await;
+            assert_eq!(
+                (reply.code, reply.reason()),
+                (400, "BadRequest"),
+                "{metadata}: {}",
+                reply.text
+            );
         }
     }
 }
 
 #[tokio::test]
-async fn metadata_that_says_nothing_leaves_nothing() {
+async fn null_and_unknown_metadata_fields_are_dropped() {
     let server = Server::with_widgets().await;
-    for (place, mut object) in [(CONFIG_MAPS, config_map("a")), (WIDGETS, widget("a"))] {
-        // Null is the zero of its type in Go: no map, no list, the empty text.
+    for (collection, mut object) in [(CONFIG_MAPS, config_map("a")), (WIDGETS, widget("a"))] {
+        // Go decodes null as the zero value: no map, no list, the empty string.
         object["metadata"] = json!({
             "name": "a", "labels": null, "annotations": {"a": null}, "finalizers": null, "ownerReferences": null,
             "creationTimestamp": null, "generateName": null, "selfLink": "/x", "nope": {"deep": 1},
         });
-        let made = server.post(place, object).await.expect(201);
-        assert_eq!(made.warnings(), [r#"299 - "unknown field \"metadata.nope\"""#]);
-        let metadata = made.json["metadata"].as_object().unwrap();
-        for gone in ["labels", "finalizers", "ownerReferences", "generateName", "selfLink", "nope"] {
-            assert!(!metadata.contains_key(gone), "{gone}: {}", made.text);
+        let created = server.post(collection, object).await.expect(201);
+        assert_eq!(
+            created.warnings(),
+            [r#"299 - "unknown field \"metadata.nope\"""#]
+        );
+        let metadata = created.json["metadata"].as_object().unwrap();
+        for dropped in [
+            "labels",
+            "finalizers",
+            "ownerReferences",
+            "generateName",
+            "selfLink",
+            "nope",
+        ] {
+            assert!(
+                !metadata.contains_key(dropped),
+                "{dropped}: {}",
+                created.text
+            );
         }
-        assert_eq!(made.json["metadata"]["annotations"], json!({"a": ""}));
+        assert_eq!(created.json["metadata"]["annotations"], json!({"a": ""}));
     }
 }
 
 #[tokio::test]
-async fn content_of_the_wrong_types_is_refused() {
+async fn fields_of_the_wrong_types_are_rejected() {
     let server = Server::with_widgets().await;
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
-    let deployment =
-        |spec| json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}, "spec": spec});
-    // A built-in type does not decode.
-    for data in [json!([]), json!("x"), json!({"k": 1}), json!({"k": {}}), json!({"k": [1]})] {
+    let deployment = |spec| json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}, "spec": spec});
+    // Built-in kinds fail to decode.
+    for data in [
+        json!([]),
+        json!("x"),
+        json!({"k": 1}),
+        json!({"k": {}}),
+        json!({"k": [1]}),
+    ] {
         let mut map = config_map("a");
         map["data"] = data.clone();
         assert_eq!(server.post(CONFIG_MAPS, map).await.code, 400, "{data}");
@@ -114,9 +185,16 @@ async fn content_of_the_wrong_types_is_refused() {
         json!({"template": {"spec": {"containers": [{"ports": [{"containerPort": "80"}]}]}}}),
         json!({"paused": "yes"}),
     ] {
-        assert_eq!(server.post(deployments, deployment(spec.clone())).await.code, 400, "{spec}");
+        assert_eq!(
+            server
+                .post(deployments, deployment(spec.clone()))
+                .await
+                .code,
+            400,
+            "{spec}"
+        );
     }
-    // A custom one is not valid.
+    // Custom resources fail validation.
     for spec in [
         json!([]),
         json!("x"),
@@ -138,11 +216,25 @@ async fn content_of_the_wrong_types_is_refused() {
         let mut object = widget("a");
         object["spec"] = spec.clone();
         let reply = server.post(WIDGETS, object).await;
-        assert_eq!((reply.code, reply.reason()), (422, "Invalid"), "{spec}: {}", reply.text);
+        assert_eq!(
+            (reply.code, reply.reason()),
+            (422, "Invalid"),
+            "{spec}: {}",
+            reply.text
+        );
     }
     server.post(WIDGETS, widget("a")).await.expect(201);
-    server.merge(&format!("{WIDGETS}/a/status"), json!({"status": {"replicas": "x"}})).await.expect(422);
-    server.merge(&format!("{WIDGETS}/a/status"), json!({"status": []})).await.expect(422);
+    server
+        .merge(
+            &format!("{WIDGETS}/a/status"),
+            json!({"status": {"replicas": "x"}}),
+        )
+        .await
+        .expect(422);
+    server
+        .merge(&format!("{WIDGETS}/a/status"), json!({"status": []}))
+        .await
+        .expect(422);
 }
 
 #[tokio::test]
@@ -153,44 +245,91 @@ async fn numbers_and_depth_have_bounds() {
             r#"{{"apiVersion":"example.com/v1","kind":"Widget","metadata":{{"name":"a"}},"spec":{{"color":"red","free":{free}}}}}"#
         )
     };
-    let deep = |open: &str, close: &str, depth| format!("{}1{}", open.repeat(depth), close.repeat(depth));
-    for free in [r#"{"a":1e999}"#.to_owned(), deep("[", "]", 100_000), deep(r#"{"a":"#, "}", 20_000)] {
-        refuses(&server, "POST", WIDGETS, JSON, &[(&with(&free), 400)]).await;
-        refuses(&server, "PATCH", &format!("{WIDGETS}/a"), MERGE, &[(&with(&free), 400)]).await;
+    let deep =
+        |open: &str, close: &str, depth| format!("{}1{}", open.repeat(depth), close.repeat(depth));
+    for free in [
+        r#"{"a":1e999}"#.to_owned(),
+        deep("[", "]", 100_000),
+        deep(r#"{"a":"#, "}", 20_000),
+    ] {
+        assert_rejects(&server, "POST", WIDGETS, JSON, &[(&with(&free), 400)]).await;
+        assert_rejects(
+            &server,
+            "PATCH",
+            &format!("{WIDGETS}/a"),
+            MERGE,
+            &[(&with(&free), 400)],
+        )
+        .await;
     }
     let numbers = r#"{"a":9223372036854775807,"b":-9223372036854775808,"c":1e300,"d":0.1}"#;
-    let made = server.send("POST", WIDGETS, &[], with(numbers)).await.expect(201);
-    assert_eq!(made.json["spec"]["free"], serde_json::from_str::<serde_json::Value>(numbers).unwrap());
+    let created = server
+        .send("POST", WIDGETS, &[], with(numbers))
+        .await
+        .expect(201);
+    assert_eq!(
+        created.json["spec"]["free"],
+        serde_json::from_str::<serde_json::Value>(numbers).unwrap()
+    );
 }
 
 #[tokio::test]
-async fn fields_given_twice_are_told_of_and_the_last_one_counts() {
+async fn the_last_duplicate_field_wins_with_a_warning() {
     let server = Server::with_widgets().await;
     let twice = r#"{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"},"spec":{"color":"red","color":"blue"}}"#;
-    let made = server.send("POST", WIDGETS, &[], twice).await.expect(201);
-    assert_eq!(made.json["spec"]["color"], "blue");
-    assert_eq!(made.warnings(), [r#"299 - "duplicate field \"spec.color\"""#]);
-    let strict = server.send("POST", &format!("{WIDGETS}?fieldValidation=Strict"), &[], twice).await.expect(400);
+    let created = server.send("POST", WIDGETS, &[], twice).await.expect(201);
+    assert_eq!(created.json["spec"]["color"], "blue");
+    assert_eq!(
+        created.warnings(),
+        [r#"299 - "duplicate field \"spec.color\"""#]
+    );
+    let strict = server
+        .send(
+            "POST",
+            &format!("{WIDGETS}?fieldValidation=Strict"),
+            &[],
+            twice,
+        )
+        .await
+        .expect(400);
     assert!(strict.message().contains("duplicate field \"spec.color\""));
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_text_are_replaced_in_texts_and_refused_elsewhere() {
+async fn invalid_utf8_is_replaced_in_strings_and_rejected_elsewhere() {
     let server = Server::with_widgets().await;
-    // Go's JSON decoder puts U+FFFD in their place.
+    // Go's JSON decoder replaces invalid bytes with U+FFFD.
     let body = b"{\"metadata\":{\"name\":\"a\"},\"data\":{\"k\":\"x\xff\"}}".to_vec();
-    let made = server.send("POST", CONFIG_MAPS, &[], body).await.expect(201);
-    assert_eq!(made.json["data"]["k"], "x\u{fffd}");
+    let created = server
+        .send("POST", CONFIG_MAPS, &[], body)
+        .await
+        .expect(201);
+    assert_eq!(created.json["data"]["k"], "x\u{fffd}");
     let body = b"{\"metadata\":{\"name\":\"b\"},\xff\"data\":{}}".to_vec();
-    server.send("POST", CONFIG_MAPS, &[], body).await.expect(400);
-    server.send("POST", CONFIG_MAPS, &[], b"{\"metadata\":{\"name\":\"\xc3\x28\"}}".to_vec()).await.expect(422);
+    server
+        .send("POST", CONFIG_MAPS, &[], body)
+        .await
+        .expect(400);
+    server
+        .send(
+            "POST",
+            CONFIG_MAPS,
+            &[],
+            b"{\"metadata\":{\"name\":\"\xc3\x28\"}}".to_vec(),
+        )
+        .await
+        .expect(422);
 }
 
 #[tokio::test]
-async fn an_object_of_another_type_or_place_is_a_bad_request() {
+async fn an_object_of_another_kind_name_or_namespace_is_a_bad_request() {
     let server = Server::with_widgets().await;
-    let made = server.post(WIDGETS, widget("a")).await.expect(201).json;
-    let map = server.post(CONFIG_MAPS, config_map("a")).await.expect(201).json;
+    let created = server.post(WIDGETS, widget("a")).await.expect(201).json;
+    let map = server
+        .post(CONFIG_MAPS, config_map("a"))
+        .await
+        .expect(201)
+        .json;
     for (field, value) in [
         ("apiVersion", json!("v2")),
         ("apiVersion", json!("example.com/v2")),
@@ -200,33 +339,64 @@ async fn an_object_of_another_type_or_place_is_a_bad_request() {
         ("kind", json!(5)),
         ("apiVersion", json!({})),
     ] {
-        for (place, object) in [(CONFIG_MAPS, &map), (WIDGETS, &made)] {
+        for (collection, object) in [(CONFIG_MAPS, &map), (WIDGETS, &created)] {
             let mut object = object.clone();
             object[field] = value.clone();
-            // A custom object of another kind is read, and is not valid.
-            let code = if place == WIDGETS && field == "kind" && value.is_string() { 422 } else { 400 };
-            server.put(&format!("{place}/a"), object.clone()).await.expect(code);
+            // A custom resource of another kind is decoded and fails validation.
+            let code = if collection == WIDGETS && field == "kind" && value.is_string() {
+                422
+            } else {
+                400
+            };
+            server
+                .put(&format!("{collection}/a"), object.clone())
+                .await
+                .expect(code);
             object["metadata"] = json!({"name": "b"});
-            server.post(place, object).await.expect(code);
+            server.post(collection, object).await.expect(code);
         }
     }
-    for (place, object) in [(CONFIG_MAPS, &map), (WIDGETS, &made)] {
+    for (collection, object) in [(CONFIG_MAPS, &map), (WIDGETS, &created)] {
         for (field, value) in [("name", "b"), ("namespace", "other")] {
             let mut other = object.clone();
             other["metadata"][field] = value.into();
-            server.put(&format!("{place}/a"), other).await.expect(400);
-            server.merge(&format!("{place}/a"), json!({"metadata": {field: value}})).await.expect(400);
+            server
+                .put(&format!("{collection}/a"), other)
+                .await
+                .expect(400);
+            server
+                .merge(
+                    &format!("{collection}/a"),
+                    json!({"metadata": {field: value}}),
+                )
+                .await
+                .expect(400);
         }
         let mut stale = object.clone();
         stale["metadata"]["resourceVersion"] = "abc".into();
-        server.put(&format!("{place}/a"), stale.clone()).await.expect(500);
-        let revision_set = server.post(place, object.clone()).await.expect(500);
-        assert_eq!(revision_set.message(), "resourceVersion should not be set on objects to be created");
+        server
+            .put(&format!("{collection}/a"), stale.clone())
+            .await
+            .expect(500);
+        let with_version = server.post(collection, object.clone()).await.expect(500);
+        assert_eq!(
+            with_version.message(),
+            "resourceVersion should not be set on objects to be created"
+        );
     }
-    // Types that the client need not name are those of the path, but custom ones have to be named.
-    server.post(CONFIG_MAPS, json!({"metadata": {"name": "c"}})).await.expect(201);
-    server.post(WIDGETS, json!({"metadata": {"name": "c"}, "spec": {"color": "red"}})).await.expect(400);
-    assert_eq!(server.get(&format!("{WIDGETS}/a")).await.json, made);
+    // Built-in objects may omit apiVersion and kind. Custom resources may not.
+    server
+        .post(CONFIG_MAPS, json!({"metadata": {"name": "c"}}))
+        .await
+        .expect(201);
+    server
+        .post(
+            WIDGETS,
+            json!({"metadata": {"name": "c"}, "spec": {"color": "red"}}),
+        )
+        .await
+        .expect(400);
+    assert_eq!(server.get(&format!("{WIDGETS}/a")).await.json, created);
     assert_eq!(server.get(&format!("{CONFIG_MAPS}/a")).await.json, map);
 }
 
@@ -234,17 +404,35 @@ async fn an_object_of_another_type_or_place_is_a_bad_request() {
 async fn a_quantity_of_extreme_size_is_rounded_lowered_or_rejected() {
     let server = Server::with_widgets().await;
     let quotas = "/api/v1/namespaces/default/resourcequotas";
-    let quota =
-        |name: &str, amount: Value| json!({"metadata": {"name": name}, "spec": {"hard": {"requests.memory": amount}}});
+    let quota = |name: &str, amount: Value| json!({"metadata": {"name": name}, "spec": {"hard": {"requests.memory": amount}}});
     let digits = "9".repeat(40);
-    for (name, amount, stored) in
-        [("small", "2e-100".to_owned(), "1e-3"), ("large", format!("{digits}Ki"), "9223372036854775807")]
-    {
-        let made = server.post(quotas, quota(name, json!(amount))).await.expect(201);
-        assert_eq!(made.json["spec"]["hard"]["requests.memory"], stored);
+    for (name, amount, stored) in [
+        ("small", "2e-100".to_owned(), "1e-3"),
+        ("large", format!("{digits}Ki"), "9223372036854775807"),
+    ] {
+        let created = server
+            .post(quotas, quota(name, json!(amount)))
+            .await
+            .expect(201);
+        assert_eq!(created.json["spec"]["hard"]["requests.memory"], stored);
     }
-    for amount in [json!("1e100"), json!("-1e100"), json!(1e100), json!(digits), json!(format!("{digits}E"))] {
-        let reply = server.post(quotas, quota("rejected", amount)).await.expect(400);
-        assert!(reply.message().ends_with("quantity is too large; use an amount below 1e29"), "{}", reply.message());
+    for amount in [
+        json!("1e100"),
+        json!("-1e100"),
+        json!(1e100),
+        json!(digits),
+        json!(format!("{digits}E")),
+    ] {
+        let reply = server
+            .post(quotas, quota("rejected", amount))
+            .await
+            .expect(400);
+        assert!(
+            reply
+                .message()
+                .ends_with("quantity is too large; use an amount below 1e29"),
+            "{}",
+            reply.message()
+        );
     }
 }

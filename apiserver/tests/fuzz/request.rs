@@ -1,4 +1,4 @@
-//! Random requests: mostly nearly right, since what is all wrong does not get far.
+//! Strategy for random requests. Most are nearly valid, since invalid ones are rejected early.
 
 use crate::support::{config_map, widget, widgets};
 use proptest::{prelude::*, sample::select};
@@ -14,13 +14,24 @@ pub(super) struct Request {
 
 impl std::fmt::Debug for Request {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { method, path, headers, body } = self;
-        write!(f, "{method} {path} {headers:?} {}", String::from_utf8_lossy(body))
+        let Self {
+            method,
+            path,
+            headers,
+            body,
+        } = self;
+        write!(
+            f,
+            "{method} {path} {headers:?} {}",
+            String::from_utf8_lossy(body)
+        )
     }
 }
 
-const METHODS: [&str; 12] =
-    ["GET", "GET", "GET", "POST", "POST", "PUT", "PATCH", "PATCH", "DELETE", "HEAD", "OPTIONS", "FOO"];
+const METHODS: [&str; 12] = [
+    "GET", "GET", "GET", "POST", "POST", "PUT", "PATCH", "PATCH", "DELETE", "HEAD", "OPTIONS",
+    "FOO",
+];
 const PREFIXES: [&str; 12] = [
     "/api/v1",
     "/api/v1",
@@ -35,7 +46,9 @@ const PREFIXES: [&str; 12] = [
     "/openapi/v3",
     "/",
 ];
-const NAMESPACES: [&str; 8] = ["default", "default", "default", "other", "nope", "%2e%2e", "", "A"];
+const NAMESPACES: [&str; 8] = [
+    "default", "default", "default", "other", "nope", "%2e%2e", "", "A",
+];
 const RESOURCES: [&str; 13] = [
     "configmaps",
     "configmaps",
@@ -51,9 +64,20 @@ const RESOURCES: [&str; 13] = [
     "nope",
     "%00",
 ];
-const NAMES: [&str; 11] =
-    ["a", "a", "b", "c", "other", "widgets.example.com", "default", "..", "%2F", "Capitals", "%ff"];
-const PARTS: [&str; 6] = ["status", "scale", "finalize", "log", "", "nope"];
+const NAMES: [&str; 11] = [
+    "a",
+    "a",
+    "b",
+    "c",
+    "other",
+    "widgets.example.com",
+    "default",
+    "..",
+    "%2F",
+    "Capitals",
+    "%ff",
+];
+const SUBRESOURCES: [&str; 6] = ["status", "scale", "finalize", "log", "", "nope"];
 const QUERIES: [&str; 46] = [
     "watch=1",
     "watch=1&timeoutSeconds=9223372036854775807",
@@ -190,7 +214,7 @@ fn json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// One of each kind, by the name `a`.
+/// Returns one valid object of each kind, most with the name `a`.
 fn samples() -> Vec<Value> {
     let pod = json!({"containers": [{"name": "c", "image": "i"}], "nodeName": "n"});
     let labels = json!({"app": "x"});
@@ -224,51 +248,68 @@ fn nodes(value: &Value) -> usize {
     }
 }
 
-/// Puts something else in the place of the `n`th value.
+/// Replaces the `n`th value of the tree.
 fn replace(value: &mut Value, n: &mut usize, with: &Value) {
     if *n == 0 {
         *value = with.clone();
     }
     *n = n.wrapping_sub(1);
     match value {
-        Value::Object(fields) => fields.values_mut().for_each(|value| replace(value, n, with)),
+        Value::Object(fields) => fields
+            .values_mut()
+            .for_each(|value| replace(value, n, with)),
         Value::Array(items) => items.iter_mut().for_each(|value| replace(value, n, with)),
         _ => {}
     }
 }
 
-fn nearly_an_object() -> impl Strategy<Value = Value> {
-    (select(samples()), prop::option::weighted(0.6, (any::<prop::sample::Index>(), json()))).prop_map(
-        |(mut object, change)| {
+fn mutated_object() -> impl Strategy<Value = Value> {
+    (
+        select(samples()),
+        prop::option::weighted(0.6, (any::<prop::sample::Index>(), json())),
+    )
+        .prop_map(|(mut object, change)| {
             if let Some((at, with)) = change {
                 let mut at = at.index(nodes(&object));
                 replace(&mut object, &mut at, &with);
             }
             object
-        },
-    )
+        })
 }
 
 fn patch() -> impl Strategy<Value = Value> {
     let pointer = prop::collection::vec(select(&KEYS), 0..4)
         .prop_map(|keys| keys.iter().flat_map(|key| ["/", key]).collect::<String>());
-    let operation =
-        (select(&["add", "remove", "replace", "test", "copy", "move", "x"]), pointer.clone(), pointer, json())
-            .prop_map(|(op, path, from, value)| json!({"op": op, "path": path, "from": from, "value": value}));
-    let merge = (select(&["metadata", "spec", "status", "data"]), select(&KEYS), json())
+    let operation = (
+        select(&["add", "remove", "replace", "test", "copy", "move", "x"]),
+        pointer.clone(),
+        pointer,
+        json(),
+    )
+        .prop_map(
+            |(op, path, from, value)| json!({"op": op, "path": path, "from": from, "value": value}),
+        );
+    let merge = (
+        select(&["metadata", "spec", "status", "data"]),
+        select(&KEYS),
+        json(),
+    )
         .prop_map(|(part, key, value)| json!({part: {key: value}}));
-    prop_oneof![prop::collection::vec(operation, 0..4).prop_map(Value::from), merge]
+    prop_oneof![
+        prop::collection::vec(operation, 0..4).prop_map(Value::from),
+        merge
+    ]
 }
 
 fn body() -> impl Strategy<Value = Vec<u8>> {
     let text = |value: Value| value.to_string().into_bytes();
     prop_oneof![
         2 => Just(Vec::new()),
-        6 => nearly_an_object().prop_map(text),
+        6 => mutated_object().prop_map(text),
         3 => patch().prop_map(text),
         1 => json().prop_map(text),
         1 => prop::collection::vec(any::<u8>(), 0..40),
-        1 => (nearly_an_object().prop_map(text), any::<prop::sample::Index>(), any::<u8>()).prop_map(|(mut body, at, byte)| {
+        1 => (mutated_object().prop_map(text), any::<prop::sample::Index>(), any::<u8>()).prop_map(|(mut body, at, byte)| {
             let at = at.index(body.len());
             body[at] = byte;
             body
@@ -277,12 +318,24 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn path() -> impl Strategy<Value = String> {
-    let maybe = |chance, from: &'static [&'static str]| prop::option::weighted(chance, select(from));
-    let parts =
-        (select(&PREFIXES), maybe(0.7, &NAMESPACES), maybe(0.95, &RESOURCES), maybe(0.6, &NAMES), maybe(0.2, &PARTS));
+    let maybe =
+        |chance, from: &'static [&'static str]| prop::option::weighted(chance, select(from));
+    let parts = (
+        select(&PREFIXES),
+        maybe(0.7, &NAMESPACES),
+        maybe(0.95, &RESOURCES),
+        maybe(0.6, &NAMES),
+        maybe(0.2, &SUBRESOURCES),
+    );
     let built = parts.prop_map(|(prefix, namespace, resource, name, part)| {
-        let namespace = namespace.map(|namespace| format!("/namespaces/{namespace}")).unwrap_or_default();
-        let rest: String = [resource, name, part].into_iter().flatten().flat_map(|part| ["/", part]).collect();
+        let namespace = namespace
+            .map(|namespace| format!("/namespaces/{namespace}"))
+            .unwrap_or_default();
+        let rest: String = [resource, name, part]
+            .into_iter()
+            .flatten()
+            .flat_map(|part| ["/", part])
+            .collect();
         format!("{prefix}{namespace}{rest}")
     });
     let real = select(&[
@@ -311,16 +364,25 @@ fn path() -> impl Strategy<Value = String> {
 
 pub(super) fn request() -> impl Strategy<Value = Request> {
     let query = prop::collection::vec(select(&QUERIES), 0..3);
-    let headers = (prop::option::weighted(0.9, select(&CONTENT_TYPES)), prop::option::weighted(0.2, select(&ACCEPTS)));
+    let headers = (
+        prop::option::weighted(0.9, select(&CONTENT_TYPES)),
+        prop::option::weighted(0.2, select(&ACCEPTS)),
+    );
     (select(&METHODS), path(), query, headers, body()).prop_map(
         |(method, path, query, (content_type, accept), body)| {
-            let path =
-                if query.is_empty() || path.contains("//") { path } else { format!("{path}?{}", query.join("&")) };
+            let path = if query.is_empty() || path.contains("//") {
+                path
+            } else {
+                format!("{path}?{}", query.join("&"))
+            };
             let content_type = content_type.map(|content_type| ("content-type", content_type));
             Request {
                 method,
                 path,
-                headers: content_type.into_iter().chain(accept.map(|accept| ("accept", accept))).collect(),
+                headers: content_type
+                    .into_iter()
+                    .chain(accept.map(|accept| ("accept", accept)))
+                    .collect(),
                 body,
             }
         },

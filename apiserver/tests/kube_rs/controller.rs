@@ -1,4 +1,4 @@
-//! kube-rs's controller: a thousand objects, each with one of its own, until nothing is left to do.
+//! A kube-rs controller that creates one config map per site, run until it has nothing left to do.
 
 use super::{QUIET, Site, config_maps, site, sites, start_with_sites};
 use futures::StreamExt;
@@ -26,11 +26,11 @@ struct Context {
     client: Client,
     server: ApiServer,
     reconciled: AtomicUsize,
-    /// Every so many reconciliations history is forgotten; 0 is never.
+    /// Number of reconciles between compactions, 0 for none.
     compact_every: usize,
 }
 
-/// A config map per site with its color, owned by it; and a status that says so.
+/// Creates or updates the config map of a site with its color, and sets the status of the site.
 async fn reconcile(site: Arc<Site>, context: Arc<Context>) -> kube::Result<Action> {
     let count = context.reconciled.fetch_add(1, Ordering::Relaxed) + 1;
     if context.compact_every > 0 && count.is_multiple_of(context.compact_every) {
@@ -56,13 +56,16 @@ async fn reconcile(site: Arc<Site>, context: Arc<Context>) -> kube::Result<Actio
         }
         Some(map) if color(&map) != Some(&site.spec.color) => {
             let patch = json!({"data": {"color": site.spec.color}});
-            maps.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+            maps.patch(&name, &PatchParams::default(), &Patch::Merge(patch))
+                .await?;
         }
         Some(_) => {}
     }
-    // A patch that changes nothing writes nothing: no need to look first.
+    // A patch without changes writes nothing, so the status is not compared first.
     let status = json!({"status": {"observedGeneration": site.metadata.generation, "replicas": site.spec.replicas}});
-    sites(&context.client).patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await?;
+    sites(&context.client)
+        .patch_status(&name, &PatchParams::default(), &Patch::Merge(status))
+        .await?;
     Ok(Action::await_change())
 }
 
@@ -74,11 +77,15 @@ fn controller(context: &Arc<Context>) -> impl futures::Stream<Item = bool> + use
     let client = &context.client;
     Controller::new(sites(client), watcher::Config::default())
         .owns(config_maps(client), watcher::Config::default())
-        .run(reconcile, |_, _, _| Action::requeue(Duration::from_secs(1)), context.clone())
+        .run(
+            reconcile,
+            |_, _, _| Action::requeue(Duration::from_secs(1)),
+            context.clone(),
+        )
         .map(|outcome| outcome.is_ok())
 }
 
-/// Wait until the controller does nothing any more; tells how often it did something.
+/// Waits until the controller is quiet. Returns the number of reconciles.
 async fn settle(controller: &mut (impl futures::Stream<Item = bool> + Unpin)) -> usize {
     let mut count = 0;
     while timeout(QUIET, controller.next()).await.is_ok() {
@@ -89,32 +96,52 @@ async fn settle(controller: &mut (impl futures::Stream<Item = bool> + Unpin)) ->
 
 async fn create(client: &Client, count: usize) {
     for n in 0..count {
-        sites(client).create(&PostParams::default(), &site(&format!("s{n:04}"), "red")).await.expect("a site");
+        sites(client)
+            .create(&PostParams::default(), &site(&format!("s{n:04}"), "red"))
+            .await
+            .expect("a site");
     }
 }
 
-/// Every site has its config map with its color and its status, and there is no other config map.
+/// Asserts that every site has its config map and status, and that there are no other config maps.
 async fn check(client: &Client, count: usize) {
-    let all: Vec<Site> = sites(client).list(&ListParams::default()).await.expect("sites").items;
+    let all: Vec<Site> = sites(client)
+        .list(&ListParams::default())
+        .await
+        .expect("sites")
+        .items;
     assert_eq!(all.len(), count);
-    let maps = config_maps(client).list(&ListParams::default()).await.expect("config maps").items;
-    let maps: BTreeMap<String, ConfigMap> = maps.into_iter().map(|map| (map.name_any(), map)).collect();
+    let maps = config_maps(client)
+        .list(&ListParams::default())
+        .await
+        .expect("config maps")
+        .items;
+    let maps: BTreeMap<String, ConfigMap> =
+        maps.into_iter().map(|map| (map.name_any(), map)).collect();
     assert_eq!(maps.len(), count);
     for site in all {
         let map = &maps[&site.name_any()];
         assert_eq!(color(map), Some(&site.spec.color));
         assert_eq!(map.owner_references()[0].uid, site.uid().expect("a uid"));
-        assert_eq!(site.status.expect("a status").observed_generation, site.metadata.generation);
+        assert_eq!(
+            site.status.expect("a status").observed_generation,
+            site.metadata.generation
+        );
     }
 }
 
 async fn context(compact_every: usize) -> Arc<Context> {
     let (server, client) = start_with_sites().await;
-    Arc::new(Context { client, server, reconciled: AtomicUsize::new(0), compact_every })
+    Arc::new(Context {
+        client,
+        server,
+        reconciled: AtomicUsize::new(0),
+        compact_every,
+    })
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_sites_reach_a_fixed_point() {
+async fn a_controller_of_a_thousand_sites_converges() {
     let context = context(0).await;
     let client = &context.client;
     create(client, SITES).await;
@@ -123,47 +150,79 @@ async fn a_thousand_sites_reach_a_fixed_point() {
     assert!((SITES..=4 * SITES).contains(&count), "{count}");
     check(client, SITES).await;
 
-    // Nothing more is written, whatever is looked at again.
+    // A second controller reconciles every site and writes nothing.
     let revision = context.server.revision();
     running = Box::pin(controller(&context));
-    assert_eq!(settle(&mut running).await, SITES, "each once, since nothing changes");
+    assert_eq!(settle(&mut running).await, SITES, "one reconcile per site");
     assert_eq!(context.server.revision(), revision);
 
-    // What is owned is looked after, and goes with its owner.
-    config_maps(client).delete("s0007", &DeleteParams::default()).await.expect("it is there");
+    // A deleted config map is created again. Config maps of deleted sites are garbage collected.
+    config_maps(client)
+        .delete("s0007", &DeleteParams::default())
+        .await
+        .expect("deleted");
     settle(&mut running).await;
     check(client, SITES).await;
-    sites(client).delete_collection(&DeleteParams::default(), &ListParams::default()).await.expect("all are there");
+    sites(client)
+        .delete_collection(&DeleteParams::default(), &ListParams::default())
+        .await
+        .expect("deleted");
     settle(&mut running).await;
     context.server.wait_idle().await;
     check(client, 0).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_reaches_it_with_watches_that_break_and_a_history_that_is_forgotten() {
+async fn a_controller_converges_with_broken_watches_compaction_and_failing_requests() {
     const COUNT: usize = 300;
     let context = context(50).await;
     let client = &context.client;
     create(client, COUNT / 2).await;
-    let broken = context.server.faults().add(Fault::on("watch *").drop_watch_after(40));
-    let conflicts = context.server.faults().add("PATCH sites/status -> 409 20 times skip 10".parse().expect("a rule"));
-    let refused = context.server.faults().add("list * -> 500 3 times skip 2".parse().expect("a rule"));
-    let cut = context.server.faults().add("GET configmaps -> close 5 times skip 20".parse().expect("a rule"));
+    let broken = context
+        .server
+        .faults()
+        .add(Fault::on("watch *").drop_watch_after(40));
+    let conflicts = context.server.faults().add(
+        "PATCH sites/status -> 409 20 times skip 10"
+            .parse()
+            .expect("a rule"),
+    );
+    let failed_lists = context
+        .server
+        .faults()
+        .add("list * -> 500 3 times skip 2".parse().expect("a rule"));
+    let closed = context.server.faults().add(
+        "GET configmaps -> close 5 times skip 20"
+            .parse()
+            .expect("a rule"),
+    );
     let mut running = Box::pin(controller(&context));
     settle(&mut running).await;
     for n in COUNT / 2..COUNT {
-        sites(client).create(&PostParams::default(), &site(&format!("s{n:04}"), "red")).await.expect("a site");
+        sites(client)
+            .create(&PostParams::default(), &site(&format!("s{n:04}"), "red"))
+            .await
+            .expect("a site");
         let blue = json!({"spec": {"color": "blue"}});
         let older = format!("s{:04}", n - COUNT / 2);
-        sites(client).patch(&older, &PatchParams::default(), &Patch::Merge(blue)).await.expect("a patch");
+        sites(client)
+            .patch(&older, &PatchParams::default(), &Patch::Merge(blue))
+            .await
+            .expect("a patch");
     }
     context.server.compact();
     settle(&mut running).await;
     check(client, COUNT).await;
-    assert_eq!((conflicts.hits(), cut.hits()), (20, 5));
+    assert_eq!((conflicts.hits(), closed.hits()), (20, 5));
     assert!(broken.hits() > 5, "{}", broken.hits());
-    assert!(refused.hits() > 0, "history was forgotten, so it had to list again");
+    assert!(
+        failed_lists.hits() > 0,
+        "the compacted history forces a relist"
+    );
     let all: Api<Site> = Api::all(client.clone());
     let blue = all.list(&ListParams::default()).await.expect("sites").items;
-    assert_eq!(blue.iter().filter(|site| site.spec.color == "blue").count(), COUNT / 2);
+    assert_eq!(
+        blue.iter().filter(|site| site.spec.color == "blue").count(),
+        COUNT / 2
+    );
 }

@@ -1,4 +1,4 @@
-//! kube-rs's helpers: finalizers, waiting for conditions, recording events.
+//! kube-rs helpers: finalizers, `await_condition`, event recorder.
 
 use super::{Site, config_map, config_maps, site, sites, start, start_with_sites};
 use k8s_openapi::{
@@ -14,7 +14,7 @@ use kube::{
     runtime::{
         conditions,
         controller::Action,
-        events::{Event as Told, EventType, Recorder, Reporter},
+        events::{Event as RecordedEvent, EventType, Recorder, Reporter},
         finalizer::{self, finalizer},
         wait::{await_condition, delete::delete_and_finalize},
     },
@@ -22,107 +22,182 @@ use kube::{
 use std::{cell::RefCell, io, sync::Arc};
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_is_added_holds_the_object_and_is_removed() {
+async fn the_finalizer_helper_adds_its_finalizer_and_removes_it_after_cleanup() {
     const NAME: &str = "steersman.dev/cleanup";
     let (_server, client) = start_with_sites().await;
     let api = sites(&client);
-    api.create(&PostParams::default(), &site("a", "red")).await.expect("made");
+    api.create(&PostParams::default(), &site("a", "red"))
+        .await
+        .expect("created");
     let seen = RefCell::new(Vec::new());
     let run = async |fails: bool| {
-        let object = Arc::new(api.get("a").await.expect("it is there"));
+        let object = Arc::new(api.get("a").await.expect("the object"));
         let done = finalizer(&api, NAME, object, async |event| {
             seen.borrow_mut().push(match event {
                 finalizer::Event::Apply(_) => "apply",
                 finalizer::Event::Cleanup(_) => "cleanup",
             });
-            if fails { Err(io::Error::other("not now")) } else { Ok(Action::await_change()) }
+            if fails {
+                Err(io::Error::other("cleanup failed"))
+            } else {
+                Ok(Action::await_change())
+            }
         });
         done.await
     };
-    run(false).await.expect("it is added");
-    assert_eq!(api.get("a").await.expect("it is there").finalizers(), [NAME]);
+    run(false).await.expect("the finalizer is added");
+    assert_eq!(api.get("a").await.expect("the object").finalizers(), [NAME]);
     assert!(seen.borrow().is_empty());
     run(false).await.expect("applied");
-    let deleted = api.delete("a", &DeleteParams::default()).await.expect("deletable");
-    assert!(deleted.left().expect("the object, since it stays").metadata.deletion_timestamp.is_some());
+    let deleted = api
+        .delete("a", &DeleteParams::default())
+        .await
+        .expect("deleted");
+    assert!(
+        deleted
+            .left()
+            .expect("the object")
+            .metadata
+            .deletion_timestamp
+            .is_some()
+    );
     run(true).await.expect_err("the cleanup fails");
-    assert_eq!(api.get("a").await.expect("it is held").finalizers(), [NAME]);
+    assert_eq!(api.get("a").await.expect("the object").finalizers(), [NAME]);
     run(false).await.expect("cleaned up");
     assert_eq!(*seen.borrow(), ["apply", "cleanup", "cleanup"]);
     assert!(api.get_opt("a").await.expect("no error").is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_is_not_added_to_what_changed_meanwhile() {
+async fn the_finalizer_helper_rejects_a_stale_object() {
     let (_server, client) = start_with_sites().await;
     let api = sites(&client);
     let mut object = site("a", "red");
     object.finalizers_mut().push("other.dev/first".into());
-    let object = api.create(&PostParams::default(), &object).await.expect("made");
+    let object = api
+        .create(&PostParams::default(), &object)
+        .await
+        .expect("created");
     let mut changed = object.clone();
-    changed.finalizers_mut().insert(0, "other.dev/second".into());
-    api.replace("a", &PostParams::default(), &changed).await.expect("replaced");
-    let stale =
-        finalizer(&api, "steersman.dev/x", Arc::new(object), async |_| Ok::<_, io::Error>(Action::await_change()));
-    let finalizer::Error::AddFinalizer(kube::Error::Api(refused)) = stale.await.expect_err("it is stale") else {
-        panic!("another error");
+    changed
+        .finalizers_mut()
+        .insert(0, "other.dev/second".into());
+    api.replace("a", &PostParams::default(), &changed)
+        .await
+        .expect("replaced");
+    let stale = finalizer(&api, "steersman.dev/x", Arc::new(object), async |_| {
+        Ok::<_, io::Error>(Action::await_change())
+    });
+    let finalizer::Error::AddFinalizer(kube::Error::Api(rejected)) =
+        stale.await.expect_err("a stale object")
+    else {
+        panic!("expected a rejected patch");
     };
-    assert_eq!((refused.code, refused.reason.as_str()), (422, "Invalid"));
+    assert_eq!((rejected.code, rejected.reason.as_str()), (422, "Invalid"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_is_awaited_and_its_resource_is_there() {
+async fn a_crd_is_served_once_it_is_established_and_deleted_with_its_objects() {
     let (_server, client) = start();
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let awaiting =
-        tokio::spawn(await_condition(definitions.clone(), Site::crd_name(), conditions::is_crd_established()));
-    definitions.create(&PostParams::default(), &Site::crd()).await.expect("a definition by kube-derive");
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let awaiting = tokio::spawn(await_condition(
+        crds.clone(),
+        Site::crd_name(),
+        conditions::is_crd_established(),
+    ));
+    crds.create(&PostParams::default(), &Site::crd())
+        .await
+        .expect("the CRD of kube-derive");
     awaiting.await.expect("no panic").expect("established");
-    let made = sites(&client).create(&PostParams::default(), &site("a", "red")).await.expect("its resource is served");
-    assert_eq!(made.metadata.generation, Some(1));
+    let created = sites(&client)
+        .create(&PostParams::default(), &site("a", "red"))
+        .await
+        .expect("the kind is served");
+    assert_eq!(created.metadata.generation, Some(1));
 
-    delete_and_finalize(definitions, Site::crd_name(), &DeleteParams::default()).await.expect("it goes");
-    let gone = sites(&client).get("a").await.expect_err("with everything that was of it");
-    assert!(matches!(gone, kube::Error::Api(status) if status.code == 404));
+    delete_and_finalize(crds, Site::crd_name(), &DeleteParams::default())
+        .await
+        .expect("deleted");
+    let not_found = sites(&client)
+        .get("a")
+        .await
+        .expect_err("the objects are deleted too");
+    assert!(matches!(not_found, kube::Error::Api(status) if status.code == 404));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_is_awaited_by_uid() {
+async fn await_condition_sees_a_deletion_followed_by_a_new_object_of_the_same_name() {
     let (_server, client) = start();
     let api = config_maps(&client);
-    let uid = api.create(&PostParams::default(), &config_map("a", "1")).await.expect("made").uid().expect("a uid");
+    let uid = api
+        .create(&PostParams::default(), &config_map("a", "1"))
+        .await
+        .expect("created")
+        .uid()
+        .expect("a uid");
     let awaiting = {
-        let (api, uid) = (api.clone(), uid.clone());
-        tokio::spawn(async move { await_condition(api, "a", conditions::is_deleted(&uid)).await.map(|_| ()) })
+        let api = api.clone();
+        let uid = uid.clone();
+        tokio::spawn(async move {
+            await_condition(api, "a", conditions::is_deleted(&uid))
+                .await
+                .map(|_| ())
+        })
     };
     tokio::task::yield_now().await;
-    api.delete("a", &DeleteParams::default()).await.expect("deleted");
-    api.create(&PostParams::default(), &config_map("a", "2")).await.expect("another of that name");
-    awaiting.await.expect("no panic").expect("the first one is gone");
+    api.delete("a", &DeleteParams::default())
+        .await
+        .expect("deleted");
+    api.create(&PostParams::default(), &config_map("a", "2"))
+        .await
+        .expect("a new object of the same name");
+    awaiting
+        .await
+        .expect("no panic")
+        .expect("the first object is deleted");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_goes_with_everything_in_it() {
+async fn deleting_a_namespace_deletes_its_objects() {
     let (_server, client) = start();
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let namespace = Namespace {
-        metadata: kube::api::ObjectMeta { name: Some("n".into()), ..Default::default() },
+        metadata: kube::api::ObjectMeta {
+            name: Some("n".into()),
+            ..Default::default()
+        },
         ..Default::default()
     };
-    namespaces.create(&PostParams::default(), &namespace).await.expect("made");
+    namespaces
+        .create(&PostParams::default(), &namespace)
+        .await
+        .expect("created");
     let inside = Api::namespaced(client.clone(), "n");
-    inside.create(&PostParams::default(), &config_map("a", "1")).await.expect("made inside");
-    delete_and_finalize(namespaces, "n", &DeleteParams::default()).await.expect("it goes");
+    inside
+        .create(&PostParams::default(), &config_map("a", "1"))
+        .await
+        .expect("created in the namespace");
+    delete_and_finalize(namespaces, "n", &DeleteParams::default())
+        .await
+        .expect("deleted");
     assert!(inside.get_opt("a").await.expect("no error").is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_happens_often_is_recorded_as_one_event_that_counts() {
+async fn the_event_recorder_counts_repeated_events_in_a_series() {
     let (_server, client) = start_with_sites().await;
-    let object = sites(&client).create(&PostParams::default(), &site("a", "red")).await.expect("made");
-    let recorder =
-        Recorder::new(client.clone(), Reporter { controller: "painter".into(), instance: Some("painter-0".into()) });
-    let told = Told {
+    let object = sites(&client)
+        .create(&PostParams::default(), &site("a", "red"))
+        .await
+        .expect("created");
+    let recorder = Recorder::new(
+        client.clone(),
+        Reporter {
+            controller: "painter".into(),
+            instance: Some("painter-0".into()),
+        },
+    );
+    let recorded = RecordedEvent {
         type_: EventType::Normal,
         reason: "Painted".into(),
         note: Some("it is red".into()),
@@ -130,17 +205,37 @@ async fn what_happens_often_is_recorded_as_one_event_that_counts() {
         secondary: None,
     };
     for _ in 0..3 {
-        recorder.publish(&told, &object.object_ref(&())).await.expect("recorded");
+        recorder
+            .publish(&recorded, &object.object_ref(&()))
+            .await
+            .expect("recorded");
     }
     let events: Api<Event> = Api::default_namespaced(client.clone());
-    let found =
-        events.list(&ListParams::default().fields("regarding.name=a,reason=Painted")).await.expect("a list").items;
-    let [event] = &found[..] else { panic!("{found:?}") };
+    let found = events
+        .list(&ListParams::default().fields("regarding.name=a,reason=Painted"))
+        .await
+        .expect("a list")
+        .items;
+    let [event] = &found[..] else {
+        panic!("{found:?}")
+    };
     assert_eq!(event.series.as_ref().map(|series| series.count), Some(3));
-    assert_eq!((event.note.as_deref(), event.reporting_controller.as_deref()), (Some("it is red"), Some("painter")));
+    assert_eq!(
+        (event.note.as_deref(), event.reporting_controller.as_deref()),
+        (Some("it is red"), Some("painter"))
+    );
 
-    let old: Api<CoreEvent> = Api::default_namespaced(client);
-    let found = old.list(&ListParams::default().fields("involvedObject.name=a")).await.expect("a list").items;
-    let [event] = &found[..] else { panic!("{found:?}") };
-    assert_eq!((event.message.as_deref(), event.involved_object.uid.clone()), (Some("it is red"), object.uid()));
+    let core_events: Api<CoreEvent> = Api::default_namespaced(client);
+    let found = core_events
+        .list(&ListParams::default().fields("involvedObject.name=a"))
+        .await
+        .expect("a list")
+        .items;
+    let [event] = &found[..] else {
+        panic!("{found:?}")
+    };
+    assert_eq!(
+        (event.message.as_deref(), event.involved_object.uid.clone()),
+        (Some("it is red"), object.uid())
+    );
 }

@@ -1,7 +1,7 @@
-//! kube-rs's own machinery, unmodified, on the server without a socket.
+//! Unmodified kube-rs against the server in the same process.
 //!
-//! Time is paused in most of these tests: it goes on only when nobody has anything to do. So "nothing happens for a minute" takes no
-//! time, and is true for good.
+//! Most of these tests run on paused time, which advances only while every task waits. So asserting
+//! that nothing happens for a minute takes no time and holds for any real duration.
 
 mod api;
 mod controller;
@@ -17,12 +17,22 @@ use serde_json::json;
 use std::time::Duration;
 use steersman_apiserver::{ApiServer, Options};
 
-/// With time paused, so long nothing happens only if nothing ever will.
+/// On paused time, silence for this long means that no task has work left.
 const QUIET: Duration = Duration::from_mins(1);
 
 #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema, PartialEq)]
-#[kube(group = "steersman.dev", version = "v1", kind = "Site", namespaced, status = "SiteStatus", shortname = "st")]
-#[kube(scale(spec_replicas_path = ".spec.replicas", status_replicas_path = ".status.replicas"))]
+#[kube(
+    group = "steersman.dev",
+    version = "v1",
+    kind = "Site",
+    namespaced,
+    status = "SiteStatus",
+    shortname = "st"
+)]
+#[kube(scale(
+    spec_replicas_path = ".spec.replicas",
+    status_replicas_path = ".status.replicas"
+))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SiteSpec {
     pub(crate) color: String,
@@ -42,12 +52,20 @@ pub(crate) struct SiteStatus {
 }
 
 fn site(name: &str, color: &str) -> Site {
-    Site::new(name, SiteSpec { color: color.into(), replicas: 1 })
+    Site::new(
+        name,
+        SiteSpec {
+            color: color.into(),
+            replicas: 1,
+        },
+    )
 }
 
 fn config_map(name: &str, value: &str) -> ConfigMap {
-    serde_json::from_value(json!({"metadata": {"name": name, "labels": {"app": "a"}}, "data": {"value": value}}))
-        .expect("a config map")
+    serde_json::from_value(
+        json!({"metadata": {"name": name, "labels": {"app": "a"}}, "data": {"value": value}}),
+    )
+    .expect("a config map")
 }
 
 fn start() -> (ApiServer, Client) {
@@ -56,10 +74,13 @@ fn start() -> (ApiServer, Client) {
     (server, client)
 }
 
-/// A server that has sites, and its client.
+/// Starts a server with the CRD of [`Site`] and returns its client.
 async fn start_with_sites() -> (ApiServer, Client) {
     let (server, client) = start();
-    server.install(serde_json::to_value(Site::crd()).expect("JSON")).await.expect("a definition by kube-derive");
+    server
+        .install(serde_json::to_value(Site::crd()).expect("JSON"))
+        .await
+        .expect("the CRD of kube-derive");
     (server, client)
 }
 

@@ -1,11 +1,11 @@
-//! The rules in small: what the specification says of writes to config maps and widgets.
+//! Model of writes to config maps and widgets.
 
 use crate::support::{CONFIG_MAPS, WIDGETS, config_map, rv, widget};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// One of a few places for an object.
+/// Kind, namespace and name of an object that may or may not exist.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Slot {
     custom: bool,
@@ -16,7 +16,11 @@ pub(super) struct Slot {
 impl Slot {
     fn collection(&self) -> String {
         let path = if self.custom { WIDGETS } else { CONFIG_MAPS };
-        if self.other_namespace { path.replace("/default/", "/other/") } else { path.into() }
+        if self.other_namespace {
+            path.replace("/default/", "/other/")
+        } else {
+            path.into()
+        }
     }
 
     pub(super) fn path(&self) -> String {
@@ -24,26 +28,44 @@ impl Slot {
     }
 
     fn namespace(&self) -> &'static str {
-        if self.other_namespace { "other" } else { "default" }
+        if self.other_namespace {
+            "other"
+        } else {
+            "default"
+        }
     }
 }
 
-/// Which revision a write says that it was made from.
+/// Resource version that a write sends.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Seen {
+pub(super) enum Version {
     None,
-    Last,
+    Current,
     Stale,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum Write {
-    Create { content: &'static str, finalizer: bool },
-    Put { content: &'static str, seen: Seen },
-    Merge { content: &'static str, seen: Seen },
-    JsonPatch { content: &'static str },
+    Create {
+        content: &'static str,
+        finalizer: bool,
+    },
+    Put {
+        content: &'static str,
+        version: Version,
+    },
+    Merge {
+        content: &'static str,
+        version: Version,
+    },
+    JsonPatch {
+        content: &'static str,
+    },
     Label(&'static str),
-    Status { phase: &'static str, main: bool },
+    Status {
+        phase: &'static str,
+        main: bool,
+    },
     Finalizers(Vec<&'static str>),
     Delete(Option<&'static str>),
 }
@@ -71,31 +93,50 @@ impl Operation {
             Write::Status { main: false, .. } => self.slot.path() + "/status",
             _ => self.slot.path(),
         };
-        if self.dry_run { path + "?dryRun=All" } else { path }
+        if self.dry_run {
+            path + "?dryRun=All"
+        } else {
+            path
+        }
     }
 }
 
-/// What is to come back.
+/// Expected response, and whether the operation writes.
 pub(super) struct Expected {
     pub(super) code: u16,
     pub(super) reason: &'static str,
     pub(super) writes: bool,
 }
 
-/// The last of them is no color, which only widgets mind.
+/// Values of the modelled field. The last is not a valid color of a widget.
 const CONTENTS: [&str; 4] = ["red", "green", "blue", "purple"];
 const FINALIZERS: [&str; 2] = ["example.com/a", "example.com/b"];
 
 pub(super) fn operation() -> impl Strategy<Value = Operation> {
-    let slot = (any::<bool>(), any::<bool>(), prop::sample::select(&["a", "b", "c"]))
-        .prop_map(|(custom, other_namespace, name)| Slot { custom, other_namespace, name });
+    let slot = (
+        any::<bool>(),
+        any::<bool>(),
+        prop::sample::select(&["a", "b", "c"]),
+    )
+        .prop_map(|(custom, other_namespace, name)| Slot {
+            custom,
+            other_namespace,
+            name,
+        });
     let content = || prop::sample::select(&CONTENTS);
-    let seen = || prop::sample::select(&[Seen::None, Seen::Last, Seen::Stale]);
-    let policies = [None, None, Some("Background"), Some("Foreground"), Some("Orphan"), Some("Sideways")];
+    let version = || prop::sample::select(&[Version::None, Version::Current, Version::Stale]);
+    let policies = [
+        None,
+        None,
+        Some("Background"),
+        Some("Foreground"),
+        Some("Orphan"),
+        Some("Sideways"),
+    ];
     let write = prop_oneof![
         4 => (content(), any::<bool>()).prop_map(|(content, finalizer)| Write::Create { content, finalizer }),
-        2 => (content(), seen()).prop_map(|(content, seen)| Write::Put { content, seen }),
-        2 => (content(), seen()).prop_map(|(content, seen)| Write::Merge { content, seen }),
+        2 => (content(), version()).prop_map(|(content, version)| Write::Put { content, version }),
+        2 => (content(), version()).prop_map(|(content, version)| Write::Merge { content, version }),
         1 => content().prop_map(|content| Write::JsonPatch { content }),
         1 => prop::sample::select(&["x", "y", "no label!"]).prop_map(Write::Label),
         2 => (prop::sample::select(&["Here", "There"]), any::<bool>())
@@ -103,10 +144,14 @@ pub(super) fn operation() -> impl Strategy<Value = Operation> {
         2 => prop::sample::subsequence(FINALIZERS.to_vec(), 0..=2).prop_map(Write::Finalizers),
         3 => prop::sample::select(policies.to_vec()).prop_map(Write::Delete),
     ];
-    (slot, write, prop::bool::weighted(0.1)).prop_map(|(slot, write, dry_run)| Operation { slot, write, dry_run })
+    (slot, write, prop::bool::weighted(0.1)).prop_map(|(slot, write, dry_run)| Operation {
+        slot,
+        write,
+        dry_run,
+    })
 }
 
-/// The objects that there should be, as JSON like the server's.
+/// Objects that the server should have, as JSON.
 #[derive(Default)]
 pub(super) struct Model(BTreeMap<Slot, Value>);
 
@@ -123,7 +168,9 @@ fn finalizers(object: &Value) -> Vec<String> {
 }
 
 fn set_finalizers(object: &mut Value, all: &[String]) {
-    let meta = object["metadata"].as_object_mut().expect("an object has metadata");
+    let meta = object["metadata"]
+        .as_object_mut()
+        .expect("an object has metadata");
     meta.remove("finalizers");
     if !all.is_empty() {
         meta.insert("finalizers".into(), json!(all));
@@ -134,31 +181,38 @@ fn is_deleting(object: &Value) -> bool {
     !object["metadata"]["deletionTimestamp"].is_null()
 }
 
-type Refusal = (u16, &'static str);
-const INVALID: Refusal = (422, "Invalid");
-const CONFLICT: Refusal = (409, "Conflict");
-const NOT_FOUND: Refusal = (404, "NotFound");
+type ApiError = (u16, &'static str);
+const INVALID: ApiError = (422, "Invalid");
+const CONFLICT: ApiError = (409, "Conflict");
+const NOT_FOUND: ApiError = (404, "NotFound");
 
 impl Model {
     pub(super) fn get(&self, slot: &Slot) -> Option<&Value> {
         self.0.get(slot)
     }
 
-    /// All objects of the collection at a path.
+    /// Returns all objects of the kind at `path`.
     pub(super) fn all(&self, path: &str) -> impl Iterator<Item = &Value> {
         let custom = path.contains("widgets");
-        self.0.iter().filter(move |(slot, _)| slot.custom == custom).map(|(_, object)| object)
+        self.0
+            .iter()
+            .filter(move |(slot, _)| slot.custom == custom)
+            .map(|(_, object)| object)
     }
 
-    /// What to send.
+    /// Returns the request body of an operation.
     pub(super) fn body(&self, operation: &Operation) -> Value {
         let Operation { slot, write, .. } = operation;
-        let fresh = if slot.custom { widget(slot.name) } else { config_map(slot.name) };
+        let fresh = if slot.custom {
+            widget(slot.name)
+        } else {
+            config_map(slot.name)
+        };
         let current = self.get(slot).unwrap_or(&fresh);
-        let revision = |seen| match seen {
-            Seen::None => Value::Null,
-            Seen::Last => rv(current).max(1).to_string().into(),
-            Seen::Stale => "2".into(),
+        let revision = |version| match version {
+            Version::None => Value::Null,
+            Version::Current => rv(current).max(1).to_string().into(),
+            Version::Stale => "2".into(),
         };
         match write {
             Write::Create { content, finalizer } => {
@@ -169,31 +223,35 @@ impl Model {
                 }
                 object
             }
-            Write::Put { content, seen } => {
+            Write::Put { content, version } => {
                 let mut object = current.clone();
                 set_content(&mut object, slot.custom, content);
-                object["metadata"]["resourceVersion"] = revision(*seen);
-                // Not the client's to say, and not taken from it.
+                object["metadata"]["resourceVersion"] = revision(*version);
+                // The server ignores these fields.
                 object["metadata"]["generation"] = 77.into();
                 object["status"] = json!({"phase": "Forged"});
                 object
             }
-            Write::Merge { content, seen } => {
+            Write::Merge { content, version } => {
                 let mut patch = json!({});
                 set_content(&mut patch, slot.custom, content);
-                if *seen != Seen::None {
-                    patch["metadata"]["resourceVersion"] = revision(*seen);
+                if *version != Version::None {
+                    patch["metadata"]["resourceVersion"] = revision(*version);
                 }
                 patch
             }
             Write::JsonPatch { content } => {
-                let path = if slot.custom { "/spec/color" } else { "/data/k" };
+                let path = if slot.custom {
+                    "/spec/color"
+                } else {
+                    "/data/k"
+                };
                 json!([{"op": "replace", "path": path, "value": content}])
             }
             Write::Label(label) => json!({"metadata": {"labels": {"label": label}}}),
             Write::Status { phase, .. } => json!({"status": {"phase": phase}}),
             Write::Finalizers(all) => json!({"metadata": {"finalizers": all}}),
-            // With a body, the query does not count.
+            // With a body, the server ignores the query.
             Write::Delete(policy) => {
                 let dry_run: &[&str] = if operation.dry_run { &["All"] } else { &[] };
                 json!({"propagationPolicy": policy, "dryRun": dry_run})
@@ -201,12 +259,20 @@ impl Model {
         }
     }
 
-    /// Do the same here; `next` is the revision that a write gets.
+    /// Applies an operation to the model. `next` is the revision of the next write.
     pub(super) fn apply(&mut self, operation: &Operation, next: u64) -> Expected {
         match self.outcome(operation) {
-            Err((code, reason)) => Expected { code, reason, writes: false },
+            Err((code, reason)) => Expected {
+                code,
+                reason,
+                writes: false,
+            },
             Ok(new) => {
-                let code = if matches!(operation.write, Write::Create { .. }) { 201 } else { 200 };
+                let code = if matches!(operation.write, Write::Create { .. }) {
+                    201
+                } else {
+                    200
+                };
                 let writes = !operation.dry_run && new.as_ref() != self.get(&operation.slot);
                 if writes {
                     match new {
@@ -217,13 +283,17 @@ impl Model {
                         None => drop(self.0.remove(&operation.slot)),
                     }
                 }
-                Expected { code, reason: "", writes }
+                Expected {
+                    code,
+                    reason: "",
+                    writes,
+                }
             }
         }
     }
 
-    /// What becomes of the object, `None` if it goes.
-    fn outcome(&self, operation: &Operation) -> Result<Option<Value>, Refusal> {
+    /// Returns the object after an operation, `None` if it is deleted.
+    fn outcome(&self, operation: &Operation) -> Result<Option<Value>, ApiError> {
         let Operation { slot, write, .. } = operation;
         match write {
             Write::Delete(Some("Sideways")) => return Err(INVALID),
@@ -244,31 +314,51 @@ impl Model {
         }
         let old = self.get(slot).ok_or(NOT_FOUND)?;
         match write {
-            Write::Put { seen: Seen::None, .. } if slot.custom => return Err(INVALID),
-            Write::Put { seen: Seen::Stale, .. } | Write::Merge { seen: Seen::Stale, .. } => return Err(CONFLICT),
+            Write::Put {
+                version: Version::None,
+                ..
+            } if slot.custom => return Err(INVALID),
+            Write::Put {
+                version: Version::Stale,
+                ..
+            }
+            | Write::Merge {
+                version: Version::Stale,
+                ..
+            } => return Err(CONFLICT),
             Write::Delete(policy) => return Ok(deleted(old, *policy)),
             _ => {}
         }
         let mut new = old.clone();
         match write {
-            Write::Put { content, .. } | Write::Merge { content, .. } | Write::JsonPatch { content } => {
+            Write::Put { content, .. }
+            | Write::Merge { content, .. }
+            | Write::JsonPatch { content } => {
                 set_content(&mut new, slot.custom, content);
                 if slot.custom && *content == "purple" {
                     return Err(INVALID);
                 }
                 if new != *old {
-                    bump(&mut new);
+                    increment_generation(&mut new);
                 }
             }
             Write::Label("no label!") => return Err(INVALID),
             Write::Label(label) => new["metadata"]["labels"] = json!({"label": label}),
-            Write::Status { phase, main: false, .. } => new["status"] = json!({"phase": phase}),
+            Write::Status {
+                phase, main: false, ..
+            } => new["status"] = json!({"phase": phase}),
             Write::Finalizers(all) => {
                 let before = finalizers(old);
-                if is_deleting(old) && all.iter().any(|name| !before.iter().any(|old| old == name)) {
+                if is_deleting(old) && all.iter().any(|name| !before.iter().any(|old| old == name))
+                {
                     return Err(INVALID);
                 }
-                set_finalizers(&mut new, &all.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+                set_finalizers(
+                    &mut new,
+                    &all.iter()
+                        .map(|name| (*name).to_owned())
+                        .collect::<Vec<_>>(),
+                );
             }
             Write::Status { .. } | Write::Create { .. } | Write::Delete(_) => {}
         }
@@ -276,22 +366,28 @@ impl Model {
     }
 }
 
-fn bump(object: &mut Value) {
+fn increment_generation(object: &mut Value) {
     if let Some(generation) = object["metadata"]["generation"].as_u64() {
         object["metadata"]["generation"] = (generation + 1).into();
     }
 }
 
-/// An object after its deletion: a policy takes its finalizer and drops the other's, whether deletion has begun or not.
+/// Returns an object after a DELETE request, `None` if it is removed.
+///
+/// The policy adds its finalizer and removes that of the other policy, also on an object that is
+/// already being deleted.
 fn deleted(old: &Value, policy: Option<&str>) -> Option<Value> {
     let mut new = old.clone();
     if let Some(policy) = policy {
         let mut kept = finalizers(old);
-        for (finalizer, on) in [("orphan", policy == "Orphan"), ("foregroundDeletion", policy == "Foreground")] {
+        for (finalizer, wanted) in [
+            ("orphan", policy == "Orphan"),
+            ("foregroundDeletion", policy == "Foreground"),
+        ] {
             let at = kept.iter().position(|name| name == finalizer);
             match at {
-                Some(at) if !on => drop(kept.remove(at)),
-                None if on => kept.push(finalizer.into()),
+                Some(at) if !wanted => drop(kept.remove(at)),
+                None if wanted => kept.push(finalizer.into()),
                 _ => {}
             }
         }
@@ -299,7 +395,7 @@ fn deleted(old: &Value, policy: Option<&str>) -> Option<Value> {
     }
     if !is_deleting(old) {
         new["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z".into();
-        bump(&mut new);
+        increment_generation(&mut new);
     }
     Some(new).filter(|new| !finalizers(new).is_empty())
 }

@@ -1,4 +1,8 @@
-//! Requests as the cases write them: method, path, body; status, headers and JSON back; watches line by line.
+//! Test client for the embedded server.
+//!
+//! [`Server`] sends requests through the service in the same process, [`Reply`] is a response and
+//! [`Watch`] reads watch events line by line. The module also holds the objects that most tests
+//! use.
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
@@ -8,27 +12,28 @@ use std::time::Duration;
 use steersman_apiserver::{ApiServer, Body, Options, Service};
 use tower_service::Service as _;
 
-/// Longer than anything takes that does not hang.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Limit for every response and watch event. Only a hanging server reaches it.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A server, and the door to it.
+/// Embedded server and the service that carries requests to it.
 #[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) server: ApiServer,
     service: Service,
 }
 
-/// An answer.
+/// Response of the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) code: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) text: String,
-    /// Null if it is not JSON.
+    /// Parsed body, `Null` if it is not JSON.
     pub(crate) json: Value,
 }
 
 impl Reply {
+    /// Asserts the status code.
     #[track_caller]
     pub(crate) fn expect(self, code: u16) -> Self {
         assert_eq!(self.code, code, "{}", self.text);
@@ -43,9 +48,12 @@ impl Reply {
         self.json["message"].as_str().unwrap_or_default()
     }
 
-    /// The fields of the causes, sorted.
+    /// Returns the fields in `details.causes`, sorted.
     pub(crate) fn cause_fields(&self) -> Vec<&str> {
-        let causes = self.json["details"]["causes"].as_array().into_iter().flatten();
+        let causes = self.json["details"]["causes"]
+            .as_array()
+            .into_iter()
+            .flatten();
         let mut fields: Vec<_> = causes.filter_map(|cause| cause["field"].as_str()).collect();
         fields.sort_unstable();
         fields
@@ -56,10 +64,14 @@ impl Reply {
     }
 
     pub(crate) fn warnings(&self) -> Vec<&str> {
-        self.headers.get_all("warning").iter().filter_map(|warning| warning.to_str().ok()).collect()
+        self.headers
+            .get_all("warning")
+            .iter()
+            .filter_map(|warning| warning.to_str().ok())
+            .collect()
     }
 
-    /// The names of a list's items.
+    /// Returns the names of the items of a list.
     pub(crate) fn names(&self) -> Vec<&str> {
         self.json["items"]
             .as_array()
@@ -70,9 +82,12 @@ impl Reply {
     }
 }
 
-/// An object's or list's revision.
+/// Returns the resource version of an object or list as a revision, 0 if it has none.
 pub(crate) fn rv(object: &Value) -> u64 {
-    object["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
+    object["metadata"]["resourceVersion"]
+        .as_str()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_default()
 }
 
 pub(crate) const MERGE: &str = "application/merge-patch+json";
@@ -80,24 +95,39 @@ pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
 
 impl Server {
     pub(crate) fn start() -> Self {
-        Self::with(Options::default())
+        Self::with_options(Options::default())
     }
 
-    pub(crate) fn with(options: Options) -> Self {
-        Self::of(ApiServer::new(options).expect("a server without data starts"))
+    pub(crate) fn with_options(options: Options) -> Self {
+        Self::new(ApiServer::new(options).expect("a server without data starts"))
     }
 
-    pub(crate) fn of(server: ApiServer) -> Self {
-        Self { service: server.service(), server }
+    pub(crate) fn new(server: ApiServer) -> Self {
+        Self {
+            service: server.service(),
+            server,
+        }
     }
 
-    pub(crate) async fn raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Bytes) -> Response<Body> {
+    pub(crate) async fn raw(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> Response<Body> {
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(Full::new(body)).expect("a well-formed request");
-        self.service.clone().call(request).await.expect("an answer")
+        let request = request
+            .body(Full::new(body))
+            .expect("a well-formed request");
+        self.service
+            .clone()
+            .call(request)
+            .await
+            .expect("a response")
     }
 
     pub(crate) async fn send(
@@ -107,9 +137,13 @@ impl Server {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> Reply {
-        let response = tokio::time::timeout(PATIENCE, self.raw(method, path, headers, body.into())).await;
+        let response =
+            tokio::time::timeout(TIMEOUT, self.raw(method, path, headers, body.into())).await;
         let (parts, body) = response.expect("an answer in time").into_parts();
-        let body = tokio::time::timeout(PATIENCE, body.collect()).await.expect("a body in time").expect("a whole body");
+        let body = tokio::time::timeout(TIMEOUT, body.collect())
+            .await
+            .expect("a body in time")
+            .expect("a whole body");
         let body = body.to_bytes();
         Reply {
             code: parts.status.as_u16(),
@@ -124,19 +158,38 @@ impl Server {
     }
 
     pub(crate) async fn post(&self, path: &str, body: Value) -> Reply {
-        self.send("POST", path, &[("content-type", "application/json")], body.to_string()).await
+        self.send(
+            "POST",
+            path,
+            &[("content-type", "application/json")],
+            body.to_string(),
+        )
+        .await
     }
 
     pub(crate) async fn put(&self, path: &str, body: Value) -> Reply {
-        self.send("PUT", path, &[("content-type", "application/json")], body.to_string()).await
+        self.send(
+            "PUT",
+            path,
+            &[("content-type", "application/json")],
+            body.to_string(),
+        )
+        .await
     }
 
     pub(crate) async fn merge(&self, path: &str, patch: Value) -> Reply {
-        self.send("PATCH", path, &[("content-type", MERGE)], patch.to_string()).await
+        self.send("PATCH", path, &[("content-type", MERGE)], patch.to_string())
+            .await
     }
 
     pub(crate) async fn json_patch(&self, path: &str, patch: Value) -> Reply {
-        self.send("PATCH", path, &[("content-type", JSON_PATCH)], patch.to_string()).await
+        self.send(
+            "PATCH",
+            path,
+            &[("content-type", JSON_PATCH)],
+            patch.to_string(),
+        )
+        .await
     }
 
     pub(crate) async fn delete(&self, path: &str) -> Reply {
@@ -144,10 +197,16 @@ impl Server {
     }
 
     pub(crate) async fn delete_with(&self, path: &str, options: Value) -> Reply {
-        self.send("DELETE", path, &[("content-type", "application/json")], options.to_string()).await
+        self.send(
+            "DELETE",
+            path,
+            &[("content-type", "application/json")],
+            options.to_string(),
+        )
+        .await
     }
 
-    /// Watch a path; the query has to ask for it.
+    /// Opens a watch. `path` includes `watch=1`.
     pub(crate) async fn watch(&self, path: &str) -> Watch {
         self.watch_as(path, &[]).await
     }
@@ -155,22 +214,41 @@ impl Server {
     pub(crate) async fn watch_as(&self, path: &str, headers: &[(&str, &str)]) -> Watch {
         let response = self.raw("GET", path, headers, Bytes::new()).await;
         assert_eq!(response.status(), 200, "{path}");
-        Watch { body: response.into_body(), buffer: Vec::new() }
+        Watch {
+            body: response.into_body(),
+            buffer: Vec::new(),
+        }
     }
 
-    /// Install a definition and wait until it is served.
-    pub(crate) async fn install(&self, definition: Value) {
-        let name = definition["metadata"]["name"].as_str().expect("a definition has a name").to_owned();
-        self.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await.expect(201);
+    /// Creates a CRD and waits until it is established.
+    pub(crate) async fn install(&self, crd: Value) {
+        let name = crd["metadata"]["name"]
+            .as_str()
+            .expect("a CRD has a name")
+            .to_owned();
+        self.post(
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            crd,
+        )
+        .await
+        .expect(201);
         self.server.wait_idle().await;
-        let definition = self.get(&format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")).await;
-        let established = definition.json["status"]["conditions"].as_array().into_iter().flatten();
-        let established =
-            established.filter(|condition| condition["type"] == "Established" && condition["status"] == "True");
-        assert_eq!(established.count(), 1, "{}", definition.text);
+        let crd = self
+            .get(&format!(
+                "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
+            ))
+            .await;
+        let established = crd.json["status"]["conditions"]
+            .as_array()
+            .into_iter()
+            .flatten();
+        let established = established.filter(|condition| {
+            condition["type"] == "Established" && condition["status"] == "True"
+        });
+        assert_eq!(established.count(), 1, "{}", crd.text);
     }
 
-    /// With the widgets of the cases.
+    /// Starts a server that serves widgets.
     pub(crate) async fn with_widgets() -> Self {
         let server = Self::start();
         server.install(widgets()).await;
@@ -178,33 +256,48 @@ impl Server {
     }
 }
 
-/// A watch, read line by line.
+/// Body of a watch, read line by line.
 pub(crate) struct Watch {
     body: Body,
     buffer: Vec<u8>,
 }
 
 impl Watch {
-    /// The next event: its type and object. `None` at the end.
+    /// Returns type and object of the next event, `None` at the end of the watch.
     pub(crate) async fn next(&mut self) -> Option<(String, Value)> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.buffer.drain(..=end).collect();
                 let event: Value = serde_json::from_slice(&line).expect("an event is JSON");
-                return Some((event["type"].as_str().expect("a type").into(), event["object"].clone()));
+                return Some((
+                    event["type"].as_str().expect("a type").into(),
+                    event["object"].clone(),
+                ));
             }
-            let frame = tokio::time::timeout(PATIENCE, self.body.frame()).await.expect("an event in time")?;
-            self.buffer.extend_from_slice(frame.expect("a frame").data_ref().expect("data"));
+            let frame = tokio::time::timeout(TIMEOUT, self.body.frame())
+                .await
+                .expect("an event in time")?;
+            self.buffer
+                .extend_from_slice(frame.expect("a frame").data_ref().expect("data"));
         }
     }
 
-    /// The next event's type and the name of its object.
+    /// Returns the type of the next event and the name of its object.
     pub(crate) async fn next_name(&mut self) -> (String, String) {
         let (kind, object) = self.next().await.expect("an event");
-        (kind, object["metadata"]["name"].as_str().unwrap_or_default().into())
+        (
+            kind,
+            object["metadata"]["name"]
+                .as_str()
+                .unwrap_or_default()
+                .into(),
+        )
     }
 
-    /// Nothing comes until everything that happened so far has been told. Bring something about after it, and see that first.
+    /// Returns the next `n` events.
+    ///
+    /// To assert that a request causes no event, make a change after it and expect the event of
+    /// that change first.
     pub(crate) async fn take(&mut self, n: usize) -> Vec<(String, Value)> {
         let mut events = Vec::new();
         while events.len() < n {
@@ -225,7 +318,7 @@ pub(crate) fn widget(name: &str) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": {"color": "red"}})
 }
 
-/// The definition of the cases: status and scale, a default, an enumeration, lists of all types, two versions.
+/// CRD of widgets: status and scale, a default, an enum, lists of all types, two versions.
 pub(crate) fn widgets() -> Value {
     let schema = json!({"type": "object", "properties": {
         "spec": {"type": "object", "required": ["color"], "properties": {

@@ -1,6 +1,6 @@
-// An event's way from the informer through the store to 1, 4 and 16 handlers.
-// Decoded before the clock starts; it stops when every handler has seen the
-// last object.
+// Events from the informer through the store to 1, 4 and 16 handlers. The time
+// ends when every handler has received the last event. Objects are decoded
+// before.
 package main
 
 import (
@@ -28,7 +28,7 @@ func handlerWorkloads() []workload {
 	return []workload{with(1), with(4), with(16)}
 }
 
-// example says what an informer is of, and what an empty list of it is.
+// example returns an object of the informer's type and an empty list of it.
 func example(implementation string) (object, apiruntime.Object) {
 	meta := metav1.ListMeta{ResourceVersion: "1"}
 	if implementation == clientGoUnstructured {
@@ -41,15 +41,16 @@ func example(implementation string) (object, apiruntime.Object) {
 	return &corev1.Pod{}, &corev1.PodList{ListMeta: meta}
 }
 
-// onEach calls a function with every object that a handler is told of.
-func onEach(see func(metav1.Object)) cache.ResourceEventHandler {
+// handlerFunc returns a handler that calls a function for every added or
+// updated object.
+func handlerFunc(handle func(metav1.Object)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { see(o.(metav1.Object)) },
-		UpdateFunc: func(_, o any) { see(o.(metav1.Object)) },
+		AddFunc:    func(o any) { handle(o.(metav1.Object)) },
+		UpdateFunc: func(_, o any) { handle(o.(metav1.Object)) },
 	}
 }
 
-// events lets objects come and change, and then comes one more, the last.
+// events creates objects, updates each, and creates one more as the last event.
 func events(implementation string, quick bool, handlers int) ([]float64, error) {
 	distinct := pick(quick, 5_000, 10_000)
 	objects := decoded(implementation, append(upTo(distinct), upTo(distinct+1)...), firstRevision+1, false)
@@ -62,7 +63,7 @@ func events(implementation string, quick bool, handlers int) ([]float64, error) 
 	var seen sync.WaitGroup
 	for range handlers {
 		seen.Add(1)
-		handler := onEach(func(o metav1.Object) {
+		handler := handlerFunc(func(o metav1.Object) {
 			if o.GetName() == last {
 				seen.Done()
 			}

@@ -1,6 +1,5 @@
-// With a server, the one that KUBECONFIG names, over a socket: an event's way
-// from there to a worker, and how long it takes until everything is there. The
-// server is that of `--serve` of our own bench program.
+// Workloads with the server that KUBECONFIG names: events from the socket to a
+// worker, and sync. The server is the Rust bench executable with `--serve`.
 package main
 
 import (
@@ -27,8 +26,8 @@ import (
 func liveWorkloads() []workload {
 	sync := func(name string) []workload {
 		return []workload{
-			{[]string{name}, "ms", stores, syncing},
-			{[]string{name}, "ms", []string{controllerRuntime}, readerSyncing},
+			{[]string{name}, "ms", stores, syncTime},
+			{[]string{name}, "ms", []string{controllerRuntime}, readerSyncTime},
 		}
 	}
 	all := []workload{{[]string{"ingest-event"}, "us", stores, ingest}}
@@ -36,11 +35,11 @@ func liveWorkloads() []workload {
 	return append(all, sync("sync-100k-real")...)
 }
 
-// liveEvents and livePods are what the servers of benches/cache/serve have.
+// liveEvents and livePods are the sizes of the servers in benches/cache/serve.
 func liveEvents(quick bool) int { return pick(quick, 20_000, 60_000) }
 func livePods(quick bool) int   { return pick(quick, 10_000, 100_000) }
 
-// configuration is JSON, as for every custom resource; client-go's default.
+// configuration uses JSON, client-go's default, as for custom resources.
 func configuration() (*rest.Config, error) {
 	return clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 }
@@ -81,8 +80,8 @@ func liveInformer(implementation string) (cache.SharedIndexInformer, error) {
 	return cache.NewSharedIndexInformer(source, pod, 0, indexers), nil
 }
 
-// ingest is the wall time per event, from the first that the handler sees to
-// the last that a worker gets.
+// ingest measures the wall time per event, from the first event of the handler
+// to the last item of a worker.
 func ingest(implementation string, quick bool) ([]float64, error) {
 	informer, err := liveInformer(implementation)
 	if err != nil {
@@ -108,7 +107,7 @@ func ingest(implementation string, quick bool) ([]float64, error) {
 	}
 	var begun time.Time
 	var seen atomic.Int64
-	handler := onEach(func(o metav1.Object) {
+	handler := handlerFunc(func(o metav1.Object) {
 		if seen.Add(1) == 1 {
 			begun = time.Now()
 		}
@@ -125,12 +124,12 @@ func ingest(implementation string, quick bool) ([]float64, error) {
 	<-done
 	elapsed := time.Since(begun)
 	if got := int(seen.Load()); got != liveEvents(quick) {
-		return nil, fmt.Errorf("the handler saw %d events instead of %d", got, liveEvents(quick))
+		return nil, fmt.Errorf("the handler received %d events instead of %d", got, liveEvents(quick))
 	}
 	return []float64{nanoseconds(elapsed, liveEvents(quick)) / 1e3}, nil
 }
 
-func syncing(implementation string, quick bool) ([]float64, error) {
+func syncTime(implementation string, quick bool) ([]float64, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	start := time.Now()
@@ -139,14 +138,14 @@ func syncing(implementation string, quick bool) ([]float64, error) {
 		return nil, err
 	}
 	go informer.RunWithContext(ctx)
-	untilSynced(informer.HasSynced)
+	waitUntilSynced(informer.HasSynced)
 	elapsed := time.Since(start)
 	return milliseconds(elapsed), complete(informer.GetStore(), quick)
 }
 
-// readerSyncing is controller-runtime's cache as a manager makes it: pods come
-// as protobuf where the server has that.
-func readerSyncing(_ string, quick bool) ([]float64, error) {
+// readerSyncTime measures controller-runtime's cache as a manager creates it. It
+// requests pods as protobuf if the server supports it.
+func readerSyncTime(_ string, quick bool) ([]float64, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	start := time.Now()
@@ -163,14 +162,14 @@ func readerSyncing(_ string, quick bool) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	untilSynced(informer.HasSynced)
+	waitUntilSynced(informer.HasSynced)
 	elapsed := time.Since(start)
 	return milliseconds(elapsed), complete(informer.(cache.SharedIndexInformer).GetStore(), quick)
 }
 
-// untilSynced looks more often than client-go's own function, which does so
-// every 100 ms.
-func untilSynced(synced func() bool) {
+// waitUntilSynced polls more often than client-go's function, which polls every
+// 100 ms.
+func waitUntilSynced(synced func() bool) {
 	for !synced() {
 		time.Sleep(time.Millisecond)
 	}

@@ -1,6 +1,6 @@
-// The Go side of the cache benchmark: client-go's store and informers, and
+// The Go peers of the cache benches: client-go's store and informers, and
 // controller-runtime's reader. One call runs one workload once and prints its
-// measurements as JSON lines; see the README beside this folder.
+// measurements as JSON lines; see the README in the parent directory.
 package main
 
 import (
@@ -23,12 +23,12 @@ const (
 	controllerRuntime    = "controller-runtime"
 )
 
-// stores are the implementations with a store of their own:
-// controller-runtime's is client-go's.
+// stores are the implementations with a store of their own. controller-runtime
+// uses client-go's.
 var stores = []string{clientGo, clientGoUnstructured}
 
-// workload is one thing to run. It yields one value per name, in that order:
-// asking for any of the names runs it and prints all of them.
+// workload is run as a unit. It returns one value per name, in that order.
+// Requesting any of the names prints all of them.
 type workload struct {
 	names           []string
 	unit            string
@@ -106,7 +106,7 @@ func pairs() string {
 }
 
 func usage(problem string) int {
-	fmt.Fprintf(os.Stderr, "peers: %s\n\nusage: peers WORKLOAD IMPLEMENTATION [--quick], as --list has them\n", problem)
+	fmt.Fprintf(os.Stderr, "peers: %s\n\nusage: peers WORKLOAD IMPLEMENTATION [--quick]; --list prints the pairs\n", problem)
 	return 2
 }
 
@@ -125,18 +125,17 @@ func microseconds(elapsed time.Duration) float64 {
 	return float64(elapsed.Nanoseconds()) / 1e3
 }
 
-// leastTime is how long something is repeated for its mean.
-func leastTime(quick bool) time.Duration {
+// minimumDuration is the duration over which calls are averaged.
+func minimumDuration(quick bool) time.Duration {
 	return pick(quick, 100*time.Millisecond, 400*time.Millisecond)
 }
 
-// perCall is the nanoseconds of a call, on average over a part of a second,
-// and over at least one call after the first.
+// perCall returns the average nanoseconds of a call, after one call to warm up.
 func perCall(quick bool, call func()) float64 {
 	call()
 	start := time.Now()
 	calls := 0
-	for calls == 0 || time.Since(start) < leastTime(quick) {
+	for calls == 0 || time.Since(start) < minimumDuration(quick) {
 		call()
 		calls++
 	}

@@ -1,6 +1,6 @@
-// The pods of all cache benches: the same bytes as benches/cache/pods.rs makes
-// of the same two files, by the same rule. Line breaks and indentation are left
-// out, then @NAME@ is replaced.
+// The pods of the cache benches, the same bytes as in benches/cache/pods.rs.
+// Line breaks and indentation of the two files are removed, then each @NAME@ is
+// replaced.
 package main
 
 import (
@@ -25,8 +25,8 @@ var podFile string
 //go:embed managed-fields.json
 var managedFieldsFile string
 
-// Of 100,000: 1,000 in each namespace and on each node, 100 in each set, a
-// tenth has each app.
+// Of 100,000 pods, each namespace and each node has 1,000, each set 100, and
+// each app 10,000.
 const (
 	namespaces    = 100
 	nodes         = 100
@@ -35,22 +35,22 @@ const (
 	firstRevision = 10_000_000
 )
 
-// object is a pod in either form.
+// object is a typed or unstructured pod.
 type object interface {
 	metav1.Object
 	apiruntime.Object
 }
 
 type pods struct {
-	// parts are text and names in turn.
+	// parts are literal text at even indexes, names of placeholders at odd ones.
 	parts         []string
 	managedFields string
 }
 
 func newPods(managed bool) *pods {
-	p := &pods{parts: strings.Split(joined(podFile), "@")}
+	p := &pods{parts: strings.Split(minify(podFile), "@")}
 	if managed {
-		p.managedFields = `,"managedFields":` + joined(managedFieldsFile)
+		p.managedFields = `,"managedFields":` + minify(managedFieldsFile)
 	}
 	return p
 }
@@ -84,7 +84,7 @@ func (p *pods) json(number, revision int) []byte {
 	return text
 }
 
-func joined(file string) string {
+func minify(file string) string {
 	var text strings.Builder
 	for line := range strings.Lines(file) {
 		text.WriteString(strings.TrimLeft(strings.TrimSuffix(line, "\n"), " "))
@@ -92,8 +92,8 @@ func joined(file string) string {
 	return text.String()
 }
 
-// podsHash is the FNV-1a of the first thousand pods, without and with managed
-// fields.
+// podsHash returns the FNV-1a hash of the first thousand pods, without and with
+// managed fields.
 func podsHash() string {
 	hash := fnv.New64a()
 	for _, managed := range []bool{false, true} {
@@ -105,13 +105,13 @@ func podsHash() string {
 	return fmt.Sprintf("%016x", hash.Sum64())
 }
 
-// podKey is how client-go names a pod.
+// podKey returns client-go's key of a pod.
 func podKey(number int) string {
 	return fmt.Sprintf("namespace-%03d/object-%08d", number%namespaces, number)
 }
 
-// shuffled are numbers below count in an order that looks random, each once
-// before any comes again. count is a power of ten.
+// shuffled returns numbers below count in a scattered order, each once before
+// the sequence repeats. count must be a power of ten.
 func shuffled(count, length int) []int {
 	numbers := make([]int, length)
 	for i := range numbers {
@@ -128,7 +128,7 @@ func upTo(count int) []int {
 	return numbers
 }
 
-// decode is what client-go does with a JSON body.
+// decode decodes a JSON body as client-go does.
 func decode(implementation string, text []byte) object {
 	var decoded object
 	var err error
@@ -147,8 +147,8 @@ func decode(implementation string, text []byte) object {
 	return decoded
 }
 
-// decoded are pods of these numbers, at revisions from this one on. All cores
-// make them, and what is left over is collected.
+// decoded returns the pods with these numbers, with increasing revisions. It
+// uses all cores and runs the garbage collector at the end.
 func decoded(implementation string, numbers []int, revision int, managed bool) []object {
 	p := newPods(managed)
 	objects := make([]object, len(numbers))

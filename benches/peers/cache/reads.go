@@ -1,6 +1,6 @@
-// Reading: one object, all of them, those with a label, those an index finds.
-// client-go hands out what is in its store, which must not be changed;
-// controller-runtime's reader hands out copies.
+// Reads: single objects, all objects, by label, and by index. client-go returns
+// the objects of its store, which callers must not change. controller-runtime's
+// reader returns copies.
 package main
 
 import (
@@ -41,7 +41,7 @@ func byLabel(name string) cache.IndexFunc {
 	}
 }
 
-// filled is a store with 100,000 pods.
+// filled returns a store with 100,000 pods.
 func filled(implementation string) (cache.Indexer, error) {
 	store := newStore()
 	for _, object := range decoded(implementation, upTo(count), firstRevision, false) {
@@ -61,20 +61,20 @@ func gets(implementation string, quick bool) ([]float64, error) {
 	for i, number := range shuffled(count, count) {
 		keys[i] = podKey(number)
 	}
-	return getting(quick, func(i int) bool {
+	return measureGets(quick, func(i int) bool {
 		_, exists, _ := store.GetByKey(keys[i])
 		return exists
 	})
 }
 
-// getting measures a get by its number in the order of reading, on one
-// goroutine and on two at once.
-func getting(quick bool, get func(int) bool) ([]float64, error) {
+// measureGets measures gets on one goroutine and on two at once. get takes the
+// position of a key in the order of reading.
+func measureGets(quick bool, get func(int) bool) ([]float64, error) {
 	const batch = 100
 	var missing atomic.Bool
 	work := func(from, to int) int {
 		done := 0
-		for start := time.Now(); time.Since(start) < leastTime(quick); {
+		for start := time.Now(); time.Since(start) < minimumDuration(quick); {
 			for range batch {
 				if !get(from + done%(to-from)) {
 					missing.Store(true)
@@ -153,7 +153,7 @@ func readerGets(_ string, quick bool) ([]float64, error) {
 		namespace, name, _ := strings.Cut(podKey(number), "/")
 		keys[i] = client.ObjectKey{Namespace: namespace, Name: name}
 	}
-	return getting(quick, func(i int) bool {
+	return measureGets(quick, func(i int) bool {
 		return reader.Get(ctx, keys[i], &corev1.Pod{}) == nil
 	})
 }
@@ -185,8 +185,8 @@ func readerLists(_ string, quick bool) ([]float64, error) {
 	return values, wrong
 }
 
-// filledReader is controller-runtime's cache on an informer that lists 100,000
-// pods from memory.
+// filledReader returns controller-runtime's cache with an informer that lists
+// 100,000 pods from memory.
 func filledReader(ctx context.Context) (client.Reader, error) {
 	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
 	for _, object := range decoded(clientGo, upTo(count), firstRevision, false) {
@@ -217,7 +217,7 @@ func filledReader(ctx context.Context) (client.Reader, error) {
 	return reader, nil
 }
 
-// fromMemory is a server in memory, which does not stream lists.
+// fromMemory lists and watches objects in memory, without streaming lists.
 type fromMemory struct {
 	list    apiruntime.Object
 	changes watch.Interface

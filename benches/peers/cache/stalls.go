@@ -1,6 +1,5 @@
-// The longest time that somebody waited for somebody else: a writer while
-// another goroutine lists everything, a reader while a list replaces
-// everything.
+// The longest waits: of a writer while another goroutine lists all objects, and
+// of a reader while a relist replaces them.
 package main
 
 import (
@@ -15,8 +14,8 @@ func stallWorkloads() []workload {
 	}
 }
 
-// pace is from one update to the next.
-const pace = 100 * time.Microsecond
+// updateInterval is the interval of updates.
+const updateInterval = 100 * time.Microsecond
 
 func updateWhileList(implementation string, quick bool) ([]float64, error) {
 	store, err := filled(implementation)
@@ -39,7 +38,7 @@ func updateWhileList(implementation string, quick bool) ([]float64, error) {
 			return nil, err
 		}
 		longest = max(longest, time.Since(start))
-		for time.Since(start) < pace {
+		for time.Since(start) < updateInterval {
 		}
 	}
 	stop.Store(true)
@@ -72,7 +71,7 @@ func relistStall(implementation string, _ bool) ([]float64, error) {
 		}
 		longest <- worst
 	}()
-	// It has begun by then.
+	// The reader starts meanwhile.
 	time.Sleep(50 * time.Millisecond)
 	if err := store.Replace(list, "1"); err != nil {
 		return nil, err

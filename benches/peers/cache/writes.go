@@ -1,6 +1,5 @@
-// Putting objects into a store, and others in their place; and the heap that
-// they take there. The store is the one that informers have: by key, and with
-// an index by namespace.
+// Adds and updates of a store, and its heap. The store is that of informers,
+// with an index by namespace.
 package main
 
 import (
@@ -14,7 +13,8 @@ import (
 const (
 	count   = 100_000
 	updates = 20_000
-	// heapCount is enough: more make no difference to each.
+	// heapCount is a number of objects beyond which the heap per object does
+	// not change.
 	heapCount = 20_000
 )
 
@@ -51,8 +51,8 @@ func heapPerObject(implementation string, managed bool) ([]float64, error) {
 	return []float64{(float64(after) - float64(before)) / heapCount}, nil
 }
 
-// liveHeap collects twice, so that what the first collection only released
-// (finalizers, pools) is gone too.
+// liveHeap collects garbage twice, because the first collection only releases
+// objects with finalizers and pools.
 func liveHeap() uint64 {
 	runtime.GC()
 	runtime.GC()

@@ -1,5 +1,5 @@
-// A controller that is fed by a function, and what is measured of one whose
-// reconciler does nothing: how many reconciles, how soon, at what price.
+// Throughput, latency and CPU time of a controller with a reconciler that does
+// nothing. Its source is a function.
 package main
 
 import (
@@ -16,11 +16,11 @@ import (
 	"steersman.dev/benches/peers/openloop"
 )
 
-// first is the name of what is reconciled before anything is measured.
+// first is the name of the request that is reconciled before the measurement.
 const first = "first"
 
-// options are the defaults, Prometheus metrics and the recovery of panics among
-// them, but for what is measured.
+// options returns the defaults, including Prometheus metrics and recovery of
+// panics, with the queue and the number of workers to measure.
 func options(implementation string, workers int, reconciler reconcile.Reconciler) controller.Options {
 	options := controller.Options{Reconciler: reconciler, MaxConcurrentReconciles: workers}
 	if implementation == plain {
@@ -29,9 +29,9 @@ func options(implementation string, workers int, reconciler reconcile.Reconciler
 	return options
 }
 
-// fed runs a controller until feed returns, which is called in a goroutine of
-// the controller's source once the workers work.
-func fed(implementation string, workers int, reconciler func(context.Context, types.NamespacedName), feed func(add func(openloop.Key)) error) error {
+// runController runs a controller until feed returns. The controller's source
+// calls feed in a goroutine after a first reconcile.
+func runController(implementation string, workers int, reconciler func(context.Context, types.NamespacedName), feed func(add func(openloop.Key)) error) error {
 	ready := make(chan struct{})
 	reconciling := reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 		if request.Name == first {
@@ -47,7 +47,7 @@ func fed(implementation string, workers int, reconciler func(context.Context, ty
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	fed := make(chan error, 1)
+	result := make(chan error, 1)
 	feeding := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		add := func(key openloop.Key) {
 			queue.Add(reconcile.Request{NamespacedName: types.NamespacedName(key)})
@@ -55,7 +55,7 @@ func fed(implementation string, workers int, reconciler func(context.Context, ty
 		go func() {
 			add(openloop.Key{Name: first})
 			<-ready
-			fed <- feed(add)
+			result <- feed(add)
 			cancel()
 		}()
 		return nil
@@ -66,11 +66,11 @@ func fed(implementation string, workers int, reconciler func(context.Context, ty
 	if err := c.Start(ctx); err != nil {
 		return err
 	}
-	return <-fed
+	return <-result
 }
 
-// countdown tells when as many reconciles have happened as were expected. It
-// costs each of them one atomic operation.
+// countdown waits for a number of reconciles, at the cost of one atomic
+// operation for each.
 type countdown struct {
 	left atomic.Int64
 	over chan struct{}
@@ -84,7 +84,7 @@ func (c *countdown) expect(count int) {
 	c.left.Store(int64(count))
 }
 
-func (c *countdown) one() {
+func (c *countdown) decrement() {
 	if c.left.Add(-1) == 0 {
 		c.over <- struct{}{}
 	}
@@ -94,16 +94,16 @@ func (c *countdown) wait() {
 	<-c.over
 }
 
-// reconciles measures how many no-op reconciles there are per second of wall
-// time. The source adds 100,000 distinct keys as fast as it can while the
-// workers reconcile them, and again once all of them are through.
+// reconciles measures no-op reconciles per second of wall time. The source adds
+// 100,000 distinct keys as fast as it can while the workers reconcile them, and
+// again when all are reconciled.
 func reconciles(workers int) func(string, bool) ([]float64, error) {
 	return func(implementation string, quick bool) ([]float64, error) {
 		keys := openloop.Keys(100_000)
 		count := newCountdown()
 		var elapsed time.Duration
 		total := 0
-		err := fed(implementation, workers, func(context.Context, types.NamespacedName) { count.one() }, func(add func(openloop.Key)) error {
+		err := runController(implementation, workers, func(context.Context, types.NamespacedName) { count.decrement() }, func(add func(openloop.Key)) error {
 			round := func(keys []openloop.Key) time.Duration {
 				count.expect(len(keys))
 				start := time.Now()
@@ -124,17 +124,17 @@ func reconciles(workers int) func(string, bool) ([]float64, error) {
 	}
 }
 
-// latency measures the time from just before the source adds a key to the
-// first thing that the reconciler does, at 10,000 keys per second.
+// latency measures the time from just before the source adds a key until the
+// reconciler starts, at 10,000 keys per second.
 func latency(implementation string, quick bool) ([]float64, error) {
 	loop := openloop.New(10_000, pick(quick, 1, 2))
 	count := newCountdown()
 	count.expect(len(loop.Keys))
 	arrived := func(_ context.Context, key types.NamespacedName) {
 		loop.Arrived(key.Name)
-		count.one()
+		count.decrement()
 	}
-	err := fed(implementation, 8, arrived, func(add func(openloop.Key)) error {
+	err := runController(implementation, 8, arrived, func(add func(openloop.Key)) error {
 		err := loop.Produce(add)
 		count.wait()
 		return err
@@ -142,27 +142,27 @@ func latency(implementation string, quick bool) ([]float64, error) {
 	return openloop.Percentiles(loop.Latencies, 50, 99), err
 }
 
-// cpu measures the CPU time of the whole process per reconcile at 10,000 of
-// them per second, less that of the same producer when it adds nothing.
+// cpu measures the CPU time of the process per reconcile at 10,000 per second,
+// less that of the same producer when it adds nothing.
 func cpu(implementation string, quick bool) ([]float64, error) {
 	loop := openloop.New(10_000, pick(quick, 1, 2))
 	count := newCountdown()
 	var idle, used time.Duration
-	err := fed(implementation, 8, func(context.Context, types.NamespacedName) { count.one() }, func(add func(openloop.Key)) (err error) {
+	err := runController(implementation, 8, func(context.Context, types.NamespacedName) { count.decrement() }, func(add func(openloop.Key)) (err error) {
 		idle, err = openloop.ProcessTime(func() error {
 			return loop.Produce(func(openloop.Key) {})
 		})
 		if err != nil {
 			return err
 		}
-		used, err = openloop.ProcessTime(func() error { return passed(loop, count, add) })
+		used, err = openloop.ProcessTime(func() error { return produceAndWait(loop, count, add) })
 		return err
 	})
 	return []float64{max(0, openloop.Microseconds(used-idle)) / float64(len(loop.Keys))}, err
 }
 
-// passed returns when every key of the loop is reconciled.
-func passed(loop *openloop.Loop, count *countdown, add func(openloop.Key)) error {
+// produceAndWait returns when every key of the loop is reconciled.
+func produceAndWait(loop *openloop.Loop, count *countdown, add func(openloop.Key)) error {
 	count.expect(len(loop.Keys))
 	if err := loop.Produce(add); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// A watch that is forbidden beside one that is not, on the server that
-// KUBECONFIG names: that of `--serve` of our own bench program.
+// A controller with two watches, one of which is forbidden. KUBECONFIG names
+// the server, which is the Rust bench executable with `--serve`.
 package main
 
 import (
@@ -19,15 +19,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// forbidden measures how many reconciles per second a controller of config
-// maps has, one of which changes ten times per second, from its start on, while
-// it may neither list nor watch secrets. The first reconcile of each does not
-// count: it is of the list. What comes late comes as one: changes that wait
-// together are reconciled once.
+// forbidden measures the reconciles per second of a ConfigMap that changes ten
+// times per second, while the controller may neither list nor watch Secrets. The
+// first reconcile of each object comes from the list and is not counted. Changes
+// that wait together are reconciled once, so delays lower the rate.
 //
-// The secrets are a source.Informer, and of a cache of their own: a controller's
-// start waits for a source.Kind, and a source.Kind for everything in its cache.
-// It would not begin, and end after two minutes.
+// The Secrets are watched with a source.Informer and a cache of their own. With
+// a source.Kind the controller would wait for all informers of its cache, and
+// fail after two minutes without starting.
 func forbidden(implementation string, quick bool) ([]float64, error) {
 	window := pick(quick, 10*time.Second, 30*time.Second)
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
@@ -83,7 +82,7 @@ func forbidden(implementation string, quick bool) ([]float64, error) {
 		}
 	}
 	if secrets.HasSynced() {
-		return nil, errors.New("nothing is forbidden here")
+		return nil, errors.New("no watch is forbidden")
 	}
 	return []float64{float64(count) / window.Seconds()}, nil
 }

@@ -1,6 +1,6 @@
-// The Go side of the controller benchmark: controller-runtime's, with either
-// of its queues. One call runs one workload once and prints its measurements
-// as JSON lines; see the README beside this folder.
+// The Go peers of the controller benches: controller-runtime with both of its
+// queues. One call runs one workload once and prints its measurements as JSON
+// lines; see the README in the parent directory.
 package main
 
 import (
@@ -22,8 +22,8 @@ const (
 	plain          = "controller-runtime-plain"
 )
 
-// workload is one thing to run. It yields one value per name, in that order:
-// asking for any of the names runs it and prints all of them.
+// workload is run as a unit. It returns one value per name, in that order.
+// Requesting any of the names prints all of them.
 type workload struct {
 	names           []string
 	unit            string
@@ -39,13 +39,13 @@ func workloads() []workload {
 		{[]string{"latency-10k-p50", "latency-10k-p99"}, "us", both, latency},
 		{[]string{"cpu-per-reconcile"}, "us", both, cpu},
 		{[]string{"sleeping-10k-cpu"}, "%", both, sleeping},
-		// Which queue it is makes no difference to a watch.
+		// The queue does not affect watches.
 		{[]string{"forbidden-neighbour"}, "reconciles/s", []string{withPriorities}, forbidden},
 	}
 }
 
 func main() {
-	// Nobody takes logs, as nobody takes those of the Rust programs.
+	// Logs are discarded, as in the Rust executables.
 	klog.SetOutput(io.Discard)
 	klog.LogToStderr(false)
 	ctrllog.SetLogger(logr.Discard())
@@ -99,7 +99,7 @@ func pairs() string {
 }
 
 func usage(problem string) int {
-	fmt.Fprintf(os.Stderr, "peers: %s\n\nusage: peers WORKLOAD IMPLEMENTATION [--quick], as --list has them\n", problem)
+	fmt.Fprintf(os.Stderr, "peers: %s\n\nusage: peers WORKLOAD IMPLEMENTATION [--quick]; --list prints the pairs\n", problem)
 	return 2
 }
 

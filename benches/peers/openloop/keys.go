@@ -1,5 +1,5 @@
-// Package openloop sends keys at a fixed rate, however long it takes to get
-// rid of them, and tells how long each of them took.
+// Package openloop sends keys at a fixed rate that does not depend on the
+// consumer, and records the latency of each.
 package openloop
 
 import (
@@ -12,9 +12,9 @@ type Key struct {
 	Namespace, Name string
 }
 
-// Keys returns n distinct keys of 28 bytes: 100 namespaces (one string shared
-// by the keys in it) and a name of its own for each. It collects the garbage
-// this leaves behind, so that no workload pays for it.
+// Keys returns n distinct keys of 28 bytes in 100 namespaces. Keys share the
+// strings of the namespaces. It runs the garbage collector at the end, so that
+// the measurement does not include this garbage.
 func Keys(n int) []Key {
 	var namespaces [100]string
 	for i := range namespaces {
@@ -28,7 +28,7 @@ func Keys(n int) []Key {
 	return keys
 }
 
-// Number is the index that Keys gave the key of that name.
+// Number returns the index of the key with this name from Keys.
 func Number(name string) int {
 	n := 0
 	for _, digit := range []byte(name[len("object-"):]) {

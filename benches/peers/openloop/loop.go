@@ -6,19 +6,18 @@ import (
 	"time"
 )
 
-// Tick is how often a producer of 10,000 keys or more per second wakes up. It
-// sends one key each time for 10,000 per second, ten in a row for 100,000.
+// Tick is the interval of a producer of 10,000 keys or more per second. It sends
+// one key per tick for 10,000 per second, ten for 100,000.
 //
-// It sleeps in between. A producer that spins fills one of the cores, and on a
-// machine with two the kernel then lets threads of what is measured wait behind
-// it for whole time slices; and no CPU time that it takes on that core would be
-// left after subtracting what spinning alone takes.
+// The producer sleeps between ticks. A producer that spins would occupy a core.
+// On a machine with two, measured threads would wait behind it for whole time
+// slices, and subtracting its CPU time would hide theirs.
 const Tick = 100 * time.Microsecond
 
 // Loop sends distinct keys at a fixed rate.
 type Loop struct {
 	Keys []Key
-	// Latencies are by the key's number.
+	// Latencies are indexed by the number of the key.
 	Latencies []time.Duration
 	tick      time.Duration
 	perTick   int
@@ -26,7 +25,7 @@ type Loop struct {
 	sent      []time.Duration
 }
 
-// New sends keys every Tick, or every whole part of a second if there are fewer.
+// New returns a loop with an interval of Tick, or longer for lower rates.
 func New(rate, seconds int) *Loop {
 	keys := Keys(rate * seconds)
 	tick := max(Tick, time.Second/time.Duration(rate))
@@ -39,14 +38,15 @@ func New(rate, seconds int) *Loop {
 	}
 }
 
-// Arrived is to be called first thing where the key arrives.
+// Arrived records the arrival of a key. The consumer calls it first.
 func (l *Loop) Arrived(name string) {
 	now := time.Since(l.start)
 	i := Number(name)
 	l.Latencies[i] = now - l.sent[i]
 }
 
-// Produce sends the keys, and records when. It makes up for ticks it missed at once.
+// Produce sends the keys and records the times. It sends the keys of missed
+// ticks at once.
 func (l *Loop) Produce(send func(Key)) error {
 	ticks, err := newTicker(l.tick)
 	if err != nil {

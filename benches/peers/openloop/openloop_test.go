@@ -24,7 +24,7 @@ func TestPercentilesAreNearestRank(t *testing.T) {
 	}
 }
 
-func TestTheRateIsThatAskedFor(t *testing.T) {
+func TestNewKeepsTheRequestedRate(t *testing.T) {
 	for rate, want := range map[int]time.Duration{1_000: time.Millisecond, 10_000: Tick, 100_000: Tick} {
 		loop := New(rate, 1)
 		if loop.tick != want || len(loop.Keys)/loop.perTick != int(time.Second/want) {

@@ -1,4 +1,4 @@
-// Precise ticks on Linux.
+// The ticker on Linux.
 package openloop
 
 import (
@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ticker wakes a goroutine at regular times without keeping a core busy. It is
-// a kernel timer read through the runtime's poller, the way an informer waits
-// for its connection; the runtime's own timers are up to a millisecond late.
+// ticker wakes a goroutine at a fixed interval without occupying a core. It is a
+// kernel timer that is read through the runtime's poller, like the connection of
+// an informer. The runtime's own timers are up to a millisecond late.
 type ticker struct {
 	file *os.File
 }
@@ -29,8 +29,8 @@ func newTicker(every time.Duration) (*ticker, error) {
 	return &ticker{os.NewFile(uintptr(descriptor), "timerfd")}, nil
 }
 
-// wait returns at the next tick, or at once if some have passed since the last
-// call; it tells how many.
+// wait waits for the next tick, unless some have passed since the last call. It
+// returns the number of ticks since the last call.
 func (t *ticker) wait() (int, error) {
 	var ticks [8]byte
 	if _, err := t.file.Read(ticks[:]); err != nil {

@@ -1,6 +1,7 @@
 //go:build !linux
 
-// Ticks elsewhere, as precise as the runtime's timers are and lost when missed.
+// The ticker on other systems. It uses the runtime's timers, which are less
+// precise and drop missed ticks.
 package openloop
 
 import "time"

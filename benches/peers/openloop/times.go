@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ProcessTime is the user and system time this process takes during run.
+// ProcessTime returns the user and system time of the process during run.
 func ProcessTime(run func() error) (time.Duration, error) {
 	runtime.GC()
 	before, err := processTime()
@@ -40,7 +40,7 @@ func Percentiles(samples []time.Duration, wanted ...float64) []float64 {
 	return values
 }
 
-// Microseconds of a duration.
+// Microseconds converts a duration.
 func Microseconds(d time.Duration) float64 {
 	return float64(d.Nanoseconds()) / 1000
 }

@@ -1,4 +1,4 @@
-// Package report prints measurements as xtask reads them: a JSON line each.
+// Package report prints measurements for xtask, one JSON line each.
 package report
 
 import (
@@ -14,7 +14,7 @@ type row struct {
 	Value          float64 `json:"value"`
 }
 
-// Print writes one line for each workload, whose values are in that order.
+// Print writes one line for each workload, with the value at the same index.
 func Print(workloads []string, implementation, unit string, values []float64) error {
 	output := json.NewEncoder(os.Stdout)
 	for i, value := range values {

@@ -1,4 +1,4 @@
-//! The program as a process: what it says, does, and how it ends.
+//! Tests of the binary `steersman` as a process.
 
 mod demo;
 mod failures;

@@ -1,6 +1,6 @@
-//! What it prints for kubectl.
+//! Tests of the manifests that the program prints for kubectl.
 
-use super::process::{command, ended};
+use super::process::{command, run_to_exit};
 use anyhow::Result;
 use serde_json::Value;
 use std::process::Stdio;
@@ -15,46 +15,69 @@ fn names(yaml: &str) -> Result<Vec<String>> {
 }
 
 #[tokio::test]
-async fn definitions_and_roles_are_printed_as_they_are_checked_in() -> Result<()> {
-    let crds = include_str!("../../../config/crd/controlplane.cluster.x-k8s.io_captcontrolplanes.yaml");
+async fn crds_and_roles_are_printed_as_they_are_checked_in() -> Result<()> {
+    let crds =
+        include_str!("../../../config/crd/controlplane.cluster.x-k8s.io_captcontrolplanes.yaml");
     let rbac = include_str!("../../../config/rbac/endpoint.yaml");
-    assert_eq!(ended(&["crds"]).await?.stdout, crds);
-    assert_eq!(ended(&["rbac"]).await?.stdout, rbac);
+    assert_eq!(run_to_exit(&["crds"]).await?.stdout, crds);
+    assert_eq!(run_to_exit(&["rbac"]).await?.stdout, rbac);
     Ok(())
 }
 
 #[tokio::test]
-async fn with_dependencies_the_kinds_that_are_read_are_there_too() -> Result<()> {
-    let all = names(&ended(&["crds", "--with-dependencies"]).await?.stdout)?;
+async fn with_dependencies_prints_crds_of_the_kinds_that_are_read() -> Result<()> {
+    let all = names(&run_to_exit(&["crds", "--with-dependencies"]).await?.stdout)?;
     for kind in [
         "captcontrolplanes.controlplane.cluster.x-k8s.io",
         "workspacetemplateapplies.infrastructure.cluster.x-k8s.io",
         "clusters.cluster.x-k8s.io",
         "workspaces.tf.upbound.io",
     ] {
-        assert!(all.contains(&format!("CustomResourceDefinition {kind}")), "{kind} in {all:?}");
+        assert!(
+            all.contains(&format!("CustomResourceDefinition {kind}")),
+            "{kind} in {all:?}"
+        );
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn for_an_account_there_are_bindings() -> Result<()> {
-    let all = names(&ended(&["rbac", "--service-account", "capi/steersman"]).await?.stdout)?;
-    for wanted in
-        ["ServiceAccount steersman", "ClusterRoleBinding steersman-endpoint", "RoleBinding steersman-leader-election"]
-    {
+async fn rbac_for_a_service_account_prints_bindings() -> Result<()> {
+    let all = names(
+        &run_to_exit(&["rbac", "--service-account", "capi/steersman"])
+            .await?
+            .stdout,
+    )?;
+    for wanted in [
+        "ServiceAccount steersman",
+        "ClusterRoleBinding steersman-endpoint",
+        "RoleBinding steersman-leader-election",
+    ] {
         assert!(all.iter().any(|it| it == wanted), "{wanted} in {all:?}");
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn for_namespaces_there_is_a_role_and_a_binding_in_each() -> Result<()> {
-    let flags = ["rbac", "--namespaces", "shop,bank", "--service-account", "capi/steersman"];
-    let all = documents(&ended(&flags).await?.stdout)?;
+async fn rbac_for_namespaces_prints_a_role_and_a_binding_in_each() -> Result<()> {
+    let flags = [
+        "rbac",
+        "--namespaces",
+        "shop,bank",
+        "--service-account",
+        "capi/steersman",
+    ];
+    let all = documents(&run_to_exit(&flags).await?.stdout)?;
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
-    let describe =
-        |it: &Value| [&it["kind"], &it["metadata"]["namespace"], &it["metadata"]["name"]].map(text).join(" ");
+    let describe = |it: &Value| {
+        [
+            &it["kind"],
+            &it["metadata"]["namespace"],
+            &it["metadata"]["name"],
+        ]
+        .map(text)
+        .join(" ")
+    };
     let mut described: Vec<_> = all.iter().map(describe).collect();
     described.sort_unstable();
     assert_eq!(
@@ -72,31 +95,53 @@ async fn for_namespaces_there_is_a_role_and_a_binding_in_each() -> Result<()> {
         ]
     );
     for it in all.iter().filter(|it| it["kind"] == "ClusterRole") {
-        let resources = it["rules"].as_array().into_iter().flatten().map(|rule| text(&rule["resources"][0]));
-        assert_eq!(resources.collect::<Vec<_>>(), ["workspaces", "customresourcedefinitions"]);
+        let resources = it["rules"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|rule| text(&rule["resources"][0]));
+        assert_eq!(
+            resources.collect::<Vec<_>>(),
+            ["workspaces", "customresourcedefinitions"]
+        );
     }
     for it in all.iter().filter(|it| it["kind"] == "RoleBinding") {
-        assert_eq!((&it["roleRef"]["kind"], &it["subjects"][0]["namespace"]), (&"Role".into(), &"capi".into()));
+        assert_eq!(
+            (&it["roleRef"]["kind"], &it["subjects"][0]["namespace"]),
+            (&"Role".into(), &"capi".into())
+        );
     }
-    assert_eq!(ended(&["rbac", "--namespaces", "Shop"]).await?.code, Some(2));
+    assert_eq!(
+        run_to_exit(&["rbac", "--namespaces", "Shop"]).await?.code,
+        Some(2)
+    );
     Ok(())
 }
 
 #[tokio::test]
-async fn who_does_not_read_to_the_end_sees_no_error() -> Result<()> {
+async fn a_closed_pipe_is_not_an_error() -> Result<()> {
     let mut crds = command(&["crds"]);
     let mut child = crds.stdout(Stdio::piped()).spawn()?;
     drop(child.stdout.take());
     let output = child.wait_with_output().await?;
-    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
+    assert_eq!(
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).as_ref()
+        ),
+        (Some(0), "")
+    );
     Ok(())
 }
 
 #[tokio::test]
 async fn every_shell_has_completions() -> Result<()> {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        let script = ended(&["completions", shell]).await?.stdout;
-        assert!(script.contains("doctor") && script.contains("kubeconfig"), "{shell}");
+        let script = run_to_exit(&["completions", shell]).await?.stdout;
+        assert!(
+            script.contains("doctor") && script.contains("kubeconfig"),
+            "{shell}"
+        );
     }
     Ok(())
 }

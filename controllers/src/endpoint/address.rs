@@ -1,7 +1,8 @@
-//! Where a control plane listens: a host and a port, out of what Terraform says.
+//! Host and port of a control plane, parsed from values of Terraform.
 //!
-//! Accepted are `https://host[:port][/]`, `host`, `host:port`, `[v6]` and `[v6]:port`; without a port it is 443. The host keeps its case, which EKS uses. Nothing
-//! that was refused is in an error's text: it may be a secret that was put in the wrong place.
+//! Accepts `https://host[:port][/]`, `host`, `host:port`, `[v6]` and `[v6]:port`. The default port
+//! is 443. The case of the host is kept, because EKS uses it. Errors do not contain the rejected
+//! value, which may be a misplaced secret.
 
 use base64::{
     Engine,
@@ -12,76 +13,87 @@ use std::{fmt, net::Ipv6Addr, str::FromStr};
 
 const DEFAULT_PORT: u16 = 443;
 
-/// The longest host that the Cluster API takes.
-const LONGEST: usize = 512;
+/// Longest host that the Cluster API accepts.
+const MAX_HOST_LENGTH: usize = 512;
 
-/// As Go reads it: last bits that mean nothing are no error.
-const LENIENT: GeneralPurpose = GeneralPurpose::new(
+/// Base64 as Go decodes it: unused trailing bits are not an error.
+const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
         .with_decode_allow_trailing_bits(true)
         .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
 );
 
-/// A host and a port that somebody can be reached at.
+/// Host and port of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Address {
     host: String,
     port: u16,
 }
 
-/// Why something is no address.
+/// Reason why a value is not a valid address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum AddressError {
-    /// Nothing, or only space.
-    #[error("it is empty")]
+    /// The value is empty or blank.
+    #[error("the value is empty")]
     Empty,
-    /// More than the Cluster API takes.
-    #[error("its host is longer than 512 characters")]
+    /// The host is longer than the Cluster API accepts.
+    #[error("the host is longer than 512 characters")]
     TooLong,
-    /// Space, or what cannot be seen.
-    #[error("it has spaces or control characters in it")]
+    /// The value contains spaces or control characters.
+    #[error("the value contains spaces or control characters")]
     Unprintable,
-    /// Another scheme.
-    #[error("its scheme is not https")]
+    /// The scheme is not `https`.
+    #[error("the scheme is not https")]
     Scheme,
-    /// A user's name before the host.
-    #[error("it has a user in it")]
+    /// The value contains a user name.
+    #[error("the value contains a user")]
     User,
-    /// More than a host and a port.
-    #[error("it has a path, a query or a fragment")]
+    /// The value contains a path, query or fragment.
+    #[error("the value contains a path, a query or a fragment")]
     Path,
-    /// No name of a host, and no number of one.
-    #[error("its host is no DNS name and no IP address")]
+    /// The host is neither a DNS name nor an IP address.
+    #[error("the host is neither a DNS name nor an IP address")]
     Host,
-    /// Not between 1 and 65535.
-    #[error("its port is no number from 1 to 65535")]
+    /// The port is not between 1 and 65535.
+    #[error("the port is not a number from 1 to 65535")]
     Port,
-    /// Bytes that are no text.
-    #[error("it is no text")]
+    /// The value is not UTF-8.
+    #[error("the value is not UTF-8")]
     NotText,
 }
 
 impl Address {
-    /// The host, as it was written; an IPv6 address without brackets.
+    /// Returns the host as it was written; an IPv6 address without brackets.
     pub(super) fn host(&self) -> &str {
         &self.host
     }
 
-    /// The port.
+    /// Returns the port.
     pub(super) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Out of a secret: as it stands, or else encoded once more, as some have it. What both ways are no address is refused for what is wrong with it as it stands.
+    /// Parses the value of a Secret, which is plain or encoded in base64 once more.
+    ///
+    /// If both fail, returns the error of the plain value.
     pub(super) fn from_secret(bytes: &[u8]) -> Result<Self, AddressError> {
-        let raw = str::from_utf8(bytes).map_err(|_| AddressError::NotText).and_then(Self::from_str);
+        let raw = str::from_utf8(bytes)
+            .map_err(|_| AddressError::NotText)
+            .and_then(Self::from_str);
         raw.or_else(|error| Self::from_base64(bytes).ok_or(error))
     }
 
     fn from_base64(bytes: &[u8]) -> Option<Self> {
-        let bytes: Vec<u8> = bytes.iter().copied().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
-        String::from_utf8(LENIENT.decode(bytes).ok()?).ok()?.parse().ok()
+        let bytes: Vec<u8> = bytes
+            .iter()
+            .copied()
+            .filter(|byte| !matches!(byte, b'\r' | b'\n'))
+            .collect();
+        String::from_utf8(LENIENT_BASE64.decode(bytes).ok()?)
+            .ok()?
+            .parse()
+            .ok()
     }
 }
 
@@ -94,17 +106,22 @@ impl FromStr for Address {
 }
 
 impl Address {
-    /// With this port where the text has none.
+    /// Parses an address with a default port.
     pub(super) fn with_default(text: &str, port: u16) -> Result<Self, AddressError> {
         let (text, default) = (text.trim(), port);
         if text.is_empty() {
             return Err(AddressError::Empty);
         }
-        if text.chars().any(|char| char.is_whitespace() || char.is_control()) {
+        if text
+            .chars()
+            .any(|char| char.is_whitespace() || char.is_control())
+        {
             return Err(AddressError::Unprintable);
         }
         let authority = match text.split_once("://") {
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => rest.strip_suffix('/').unwrap_or(rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => {
+                rest.strip_suffix('/').unwrap_or(rest)
+            }
             Some(_) => return Err(AddressError::Scheme),
             None => text,
         };
@@ -115,14 +132,17 @@ impl Address {
             return Err(AddressError::Path);
         }
         let (host, port) = split(authority)?;
-        if host.len() > LONGEST {
+        if host.len() > MAX_HOST_LENGTH {
             return Err(AddressError::TooLong);
         }
-        Ok(Self { host: host.to_owned(), port: port.map_or(Ok(default), parse_port)? })
+        Ok(Self {
+            host: host.to_owned(),
+            port: port.map_or(Ok(default), parse_port)?,
+        })
     }
 }
 
-/// The host, which is one, and the port as it stands.
+/// Splits into host and port. Validates the host only.
 fn split(authority: &str) -> Result<(&str, Option<&str>), AddressError> {
     if let Some(bracketed) = authority.strip_prefix('[') {
         let (host, rest) = bracketed.split_once(']').ok_or(AddressError::Host)?;
@@ -137,33 +157,50 @@ fn split(authority: &str) -> Result<(&str, Option<&str>), AddressError> {
         Some((host, port)) => (host, Some(port)),
         None => (authority, None),
     };
-    if is_name(host) { Ok((host, port)) } else { Err(AddressError::Host) }
+    if is_name(host) {
+        Ok((host, port))
+    } else {
+        Err(AddressError::Host)
+    }
 }
 
-/// A DNS name, which an IPv4 address looks like, too: but then it has to be one.
+/// Returns whether the host is a DNS name or an IPv4 address.
+///
+/// A name with a numeric last label must be a valid IPv4 address.
 fn is_name(host: &str) -> bool {
     let labels: Vec<_> = host.strip_suffix('.').unwrap_or(host).split('.').collect();
     let is_label = |label: &&str| {
         (1..=63).contains(&label.len())
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
-    let numeric = labels.last().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
+    let numeric = labels
+        .last()
+        .is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
     labels.iter().all(is_label) && (!numeric || host.parse::<std::net::Ipv4Addr>().is_ok())
 }
 
 fn parse_port(port: &str) -> Result<u16, AddressError> {
-    // A sign is no digit.
+    // `parse` accepts a sign, which is not a digit.
     let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
-    port.parse().ok().filter(|port| digits && *port > 0).ok_or(AddressError::Port)
+    port.parse()
+        .ok()
+        .filter(|port| digits && *port > 0)
+        .ok_or(AddressError::Port)
 }
 
-/// `host:port`, an IPv6 address in brackets.
+/// Formats as `host:port`, with an IPv6 address in brackets.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, port } = self;
-        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+        if host.contains(':') {
+            write!(f, "[{host}]:{port}")
+        } else {
+            write!(f, "{host}:{port}")
+        }
     }
 }
 
@@ -172,37 +209,48 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn is(text: &str, host: &str, port: u16) {
-        assert_eq!(text.parse(), Ok(Address { host: host.into(), port }), "{text}");
+    fn assert_parses(text: &str, host: &str, port: u16) {
+        assert_eq!(
+            text.parse(),
+            Ok(Address {
+                host: host.into(),
+                port
+            }),
+            "{text}"
+        );
     }
 
     #[test]
-    fn what_terraform_says_is_a_host_with_its_case_and_a_port() {
-        is("https://ABC123.gr7.eu-west-1.eks.amazonaws.com", "ABC123.gr7.eu-west-1.eks.amazonaws.com", 443);
-        is("HTTPS://Host.Example/", "Host.Example", 443);
-        is("https://host:6443", "host", 6443);
-        is("https://host:443/", "host", 443);
-        is(" https://host\n", "host", 443);
+    fn a_url_is_parsed_into_host_and_port() {
+        assert_parses(
+            "https://ABC123.gr7.eu-west-1.eks.amazonaws.com",
+            "ABC123.gr7.eu-west-1.eks.amazonaws.com",
+            443,
+        );
+        assert_parses("HTTPS://Host.Example/", "Host.Example", 443);
+        assert_parses("https://host:6443", "host", 6443);
+        assert_parses("https://host:443/", "host", 443);
+        assert_parses(" https://host\n", "host", 443);
     }
 
     #[test]
-    fn without_a_scheme_it_is_one_too() {
-        is("apiserver123", "apiserver123", 443);
-        is("host:6443", "host", 6443);
-        is("10.0.0.1:6443", "10.0.0.1", 6443);
-        is("[2001:db8::1]:6443", "2001:db8::1", 6443);
-        is("[::1]", "::1", 443);
+    fn the_scheme_is_optional() {
+        assert_parses("apiserver123", "apiserver123", 443);
+        assert_parses("host:6443", "host", 6443);
+        assert_parses("10.0.0.1:6443", "10.0.0.1", 6443);
+        assert_parses("[2001:db8::1]:6443", "2001:db8::1", 6443);
+        assert_parses("[::1]", "::1", 443);
     }
 
     #[test]
-    fn an_address_is_written_as_it_is_read() {
+    fn a_formatted_address_can_be_parsed_again() {
         for text in ["host:6443", "[2001:db8::1]:443"] {
             assert_eq!(text.parse::<Address>().expect(text).to_string(), text);
         }
     }
 
     #[test]
-    fn everything_else_is_refused_for_what_it_is() {
+    fn invalid_values_are_rejected_with_their_reason() {
         use AddressError::*;
         let long = format!("https://{}", ["a"; 300].join("."));
         for (text, error) in [
@@ -244,20 +292,41 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_holds_it_as_it_stands_or_encoded_once_more() {
-        let host = Address { host: "host".into(), port: 6443 };
-        for bytes in ["https://host:6443", "aHR0cHM6Ly9ob3N0OjY0NDM=", "aHR0cHM6Ly9o\nb3N0OjY0NDM=\n"] {
-            assert_eq!(Address::from_secret(bytes.as_bytes()), Ok(host.clone()), "{bytes}");
+    fn a_secret_value_is_plain_or_base64() {
+        let host = Address {
+            host: "host".into(),
+            port: 6443,
+        };
+        for bytes in [
+            "https://host:6443",
+            "aHR0cHM6Ly9ob3N0OjY0NDM=",
+            "aHR0cHM6Ly9o\nb3N0OjY0NDM=\n",
+        ] {
+            assert_eq!(
+                Address::from_secret(bytes.as_bytes()),
+                Ok(host.clone()),
+                "{bytes}"
+            );
         }
-        let plain = Address::from_secret(b"apiserver123").expect("as it stands, though it could be decoded");
+        let plain = Address::from_secret(b"apiserver123").expect("the plain value has precedence");
         assert_eq!(plain.host(), "apiserver123");
-        assert_eq!(Address::from_secret(b"\xff\xfe"), Err(AddressError::NotText));
-        assert_eq!(Address::from_secret(b"http://host"), Err(AddressError::Scheme));
+        assert_eq!(
+            Address::from_secret(b"\xff\xfe"),
+            Err(AddressError::NotText)
+        );
+        assert_eq!(
+            Address::from_secret(b"http://host"),
+            Err(AddressError::Scheme)
+        );
     }
 
     #[test]
-    fn what_is_refused_is_not_in_the_words_of_the_refusal() {
-        let error = "https://admin:hunter2@host".parse::<Address>().expect_err("a user");
-        assert!(!error.to_string().contains("hunter2") && !format!("{error:?}").contains("hunter2"));
+    fn an_error_does_not_contain_the_rejected_value() {
+        let error = "https://admin:hunter2@host"
+            .parse::<Address>()
+            .expect_err("a user");
+        assert!(
+            !error.to_string().contains("hunter2") && !format!("{error:?}").contains("hunter2")
+        );
     }
 }

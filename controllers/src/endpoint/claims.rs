@@ -4,14 +4,15 @@
 //! where it has no `controlPlaneRef`, if an owner reference of the control plane has its uid.
 //! Labels and equal names do not count.
 //!
-//! Invariant: a control plane writes to a `Cluster` only if no other `Cluster` refers to the
-//! control plane, and if no other control plane has the same claim. So two control planes never
-//! write to one `Cluster` in turns.
+//! Invariant: a control plane writes to a `Cluster`, and to itself, only if no other `Cluster`
+//! refers to the control plane, and if no other control plane has the same claim. So two control
+//! planes never write to one `Cluster` in turns.
 
 use super::{
-    related::{Selections, parts},
-    types::{CAPTControlPlane, Cluster, ControlPlaneReference},
+    dependents::{WatchedKinds, namespace_and_name},
+    types::CAPTControlPlane,
 };
+use crate::cluster_api::{Cluster, ContractVersionedObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
 use std::sync::Arc;
@@ -40,68 +41,88 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    pub(super) fn new(cache: &Cache, selections: &Selections) -> Result<Self, CacheError> {
-        let clusters = cache.informer_of(selections.clusters.clone())?;
-        let planes = cache.informer::<CAPTControlPlane>()?;
+    pub(super) fn new(cache: &Cache, watched_kinds: &WatchedKinds) -> Result<Self, CacheError> {
+        let clusters = cache.informer_of(watched_kinds.clusters.clone())?;
+        let planes = cache.informer_of(watched_kinds.planes.clone())?;
         Ok(Self {
             by_reference: clusters.index(|cluster| referenced_plane(cluster).into_iter().collect()),
-            planes_by_owner: planes.index(|plane| cluster_owners(plane).map(|owner| owner.uid.clone()).collect()),
+            planes_by_owner: planes.index(|plane| {
+                cluster_owners(plane)
+                    .map(|owner| owner.uid.clone())
+                    .collect()
+            }),
             clusters,
         })
     }
 
     /// Returns the control planes to reconcile when `cluster` changes.
     pub(super) fn planes_of_cluster(&self, cluster: &Cluster) -> Vec<Request> {
-        let owned = cluster.metadata.uid.iter().flat_map(|uid| self.planes_by_owner.keys(uid));
+        let owned = cluster
+            .metadata
+            .uid
+            .iter()
+            .flat_map(|uid| self.planes_by_owner.keys(uid));
         referenced_plane(cluster).into_iter().chain(owned).collect()
     }
 
     /// Returns the control planes to reconcile when `plane` changes: those with the same owner.
     pub(super) fn rivals_of(&self, plane: &CAPTControlPlane) -> Vec<Request> {
-        cluster_owners(plane).flat_map(|owner| self.planes_by_owner.keys(&owner.uid)).collect()
+        cluster_owners(plane)
+            .flat_map(|owner| self.planes_by_owner.keys(&owner.uid))
+            .collect()
     }
 
     /// Finds the `Cluster` that `plane` may write to.
     pub(super) fn claim(&self, plane: &CAPTControlPlane) -> Result<Claim, CacheError> {
+        self.claim_without(plane, &[])
+    }
+
+    /// Finds the `Cluster` that `plane` may write to, if the `deleted` control planes do not count.
+    pub(super) fn claim_without(
+        &self,
+        plane: &CAPTControlPlane,
+        deleted: &[ObjectKey],
+    ) -> Result<Claim, CacheError> {
         let clusters = self.referring(plane)?;
         let cluster = match clusters.as_slice() {
             [] => return Ok(Claim::Unreferenced(self.unreferenced(plane))),
             [cluster] => cluster,
             [first, second, ..] => {
                 let (first, second) = (ObjectKey::of(&**first), ObjectKey::of(&**second));
-                let message = format!("Cluster {first} and Cluster {second} both refer to this control plane");
-                return Ok(Claim::Conflict(format!("{message}; set spec.controlPlaneRef of one of them to another")));
+                let message = format!(
+                    "Cluster {first} and Cluster {second} both refer to this control plane"
+                );
+                return Ok(Claim::Conflict(format!(
+                    "{message}; set spec.controlPlaneRef of one of them to another"
+                )));
             }
         };
-        if let Some(rival) = self.rival(plane, cluster)? {
-            let message = format!("{} {rival} also claims Cluster {}", kind(), ObjectKey::of(&**cluster));
-            return Ok(Claim::Conflict(format!("{message}; set spec.controlPlaneRef of the Cluster to one of them")));
+        if let Some(rival) = self.rival(plane, cluster, deleted)? {
+            let message = format!(
+                "{} {rival} also claims Cluster {}",
+                kind(),
+                ObjectKey::of(&**cluster)
+            );
+            return Ok(Claim::Conflict(format!(
+                "{message}; set spec.controlPlaneRef of the Cluster to one of them"
+            )));
         }
         Ok(Claim::Cluster(cluster.clone()))
-    }
-
-    /// Returns the Clusters from which a deleted control plane may remove its endpoint.
-    ///
-    /// A `Cluster` that another control plane claims is left to that one.
-    pub(super) fn claimed_alone(&self, plane: &CAPTControlPlane) -> Result<Vec<ObjectKey>, CacheError> {
-        let mut alone = Vec::new();
-        for cluster in self.referring(plane)? {
-            if self.rival(plane, &cluster)?.is_none() {
-                alone.push(ObjectKey::of(&*cluster));
-            }
-        }
-        Ok(alone)
     }
 
     /// Returns the Clusters that refer to `plane`, each once. There are none while the kind is not
     /// installed.
     fn referring(&self, plane: &CAPTControlPlane) -> Result<Vec<Arc<Cluster>>, CacheError> {
         let mut clusters = match self.by_reference.get(&ObjectKey::of(plane)) {
-            Err(CacheError::Absent { .. }) => return Ok(Vec::new()),
+            Err(CacheError::KindNotFound { .. }) => return Ok(Vec::new()),
             clusters => clusters?,
         };
         for owner in cluster_owners(plane) {
-            clusters.extend(self.clusters.get(&owner_key(plane, owner))?.filter(|cluster| refers(cluster, plane)));
+            clusters.extend(
+                self.clusters
+                    .get(&owner_key(plane, owner))?
+                    .filter(|cluster| refers(cluster, plane)),
+            );
         }
         clusters.sort_by_key(|cluster| cluster.metadata.name.clone());
         clusters.dedup_by_key(|cluster| cluster.metadata.name.clone());
@@ -112,14 +133,21 @@ impl Claims {
     /// message is stable.
     ///
     /// A control plane that is being deleted does not count. It writes no endpoint any more.
-    fn rival(&self, plane: &CAPTControlPlane, cluster: &Cluster) -> Result<Option<ObjectKey>, CacheError> {
-        let (Some(uid), None) = (&cluster.metadata.uid, reference(cluster)) else { return Ok(None) };
+    fn rival(
+        &self,
+        plane: &CAPTControlPlane,
+        cluster: &Cluster,
+        deleted: &[ObjectKey],
+    ) -> Result<Option<ObjectKey>, CacheError> {
+        let (Some(uid), None) = (&cluster.metadata.uid, reference(cluster)) else {
+            return Ok(None);
+        };
         let others = self.planes_by_owner.get(uid)?;
         let rivals = others
             .iter()
             .filter(|other| other.metadata.deletion_timestamp.is_none() && refers(cluster, other))
             .map(|other| ObjectKey::of(&**other))
-            .filter(|other| *other != ObjectKey::of(plane));
+            .filter(|other| *other != ObjectKey::of(plane) && !deleted.contains(other));
         Ok(rivals.min())
     }
 
@@ -132,9 +160,14 @@ impl Claims {
         match owner {
             Some(cluster) => {
                 let cluster = ObjectKey::of(&*cluster);
-                format!("spec.controlPlaneRef of Cluster {cluster}, its owner, names another control plane")
+                format!(
+                    "spec.controlPlaneRef of Cluster {cluster}, its owner, names another control plane"
+                )
             }
-            None => "no Cluster refers to this control plane; set spec.controlPlaneRef of its Cluster".into(),
+            None => {
+                "no Cluster refers to this control plane; set spec.controlPlaneRef of its Cluster"
+                    .into()
+            }
         }
     }
 }
@@ -145,42 +178,50 @@ pub(super) fn refers(cluster: &Cluster, plane: &CAPTControlPlane) -> bool {
         return referenced_plane(cluster) == Some(ObjectKey::of(plane));
     }
     cluster.metadata.namespace == plane.metadata.namespace
-        && cluster.metadata.uid.as_ref().is_some_and(|uid| cluster_owners(plane).any(|owner| owner.uid == *uid))
+        && cluster
+            .metadata
+            .uid
+            .as_ref()
+            .is_some_and(|uid| cluster_owners(plane).any(|owner| owner.uid == *uid))
 }
 
 /// Returns the `CAPTControlPlane` that `spec.controlPlaneRef` names. A control plane lives in the
 /// namespace of its Cluster.
 fn referenced_plane(cluster: &Cluster) -> Option<ObjectKey> {
-    let reference = reference(cluster)?;
+    let ContractVersionedObjectReference {
+        api_group,
+        kind,
+        name,
+    } = reference(cluster)?;
     let namespace = cluster.metadata.namespace.as_deref()?;
-    let group = match text(reference.api_group.as_ref()) {
-        Some(group) => group,
-        None => group_of(text(reference.api_version.as_ref())?),
-    };
-    let is_plane = group == CAPTControlPlane::group(&())
-        && text(reference.kind.as_ref()) == Some(&*kind())
-        && text(reference.namespace.as_ref()).is_none_or(|other| other == namespace);
-    is_plane.then(|| text(reference.name.as_ref()).map(|name| ObjectKey::new(namespace, name))).flatten()
+    let is_plane =
+        *api_group == CAPTControlPlane::group(&()) && *kind == self::kind() && !name.is_empty();
+    is_plane.then(|| ObjectKey::new(namespace, name))
 }
 
-/// Returns the reference of `cluster`, unless it is empty, which v1beta2 allows.
-fn reference(cluster: &Cluster) -> Option<&ControlPlaneReference> {
-    let reference = cluster.spec.control_plane_ref.as_ref()?;
-    let ControlPlaneReference { api_version, api_group, kind, name, namespace } = reference;
-    let fields = [api_version, api_group, kind, name, namespace];
-    fields.into_iter().any(|field| text(field.as_ref()).is_some()).then_some(reference)
+/// Returns the reference of `cluster`, unless it is empty.
+fn reference(cluster: &Cluster) -> Option<&ContractVersionedObjectReference> {
+    let reference = cluster.spec.control_plane_ref.as_ref();
+    reference.filter(|reference| reference.is_defined())
 }
 
 /// Returns the owner references of `plane` to Clusters, of any version.
 fn cluster_owners(plane: &CAPTControlPlane) -> impl Iterator<Item = &OwnerReference> {
     let is_cluster = |owner: &&OwnerReference| {
-        owner.kind == Cluster::kind(&()) && group_of(&owner.api_version) == Cluster::group(&()) && !owner.uid.is_empty()
+        owner.kind == Cluster::kind(&())
+            && group_of(&owner.api_version) == Cluster::group(&())
+            && !owner.uid.is_empty()
     };
-    plane.metadata.owner_references.iter().flatten().filter(is_cluster)
+    plane
+        .metadata
+        .owner_references
+        .iter()
+        .flatten()
+        .filter(is_cluster)
 }
 
 fn owner_key(plane: &CAPTControlPlane, owner: &OwnerReference) -> ObjectKey {
-    ObjectKey::new(parts(plane).0, &owner.name)
+    ObjectKey::new(namespace_and_name(plane).0, &owner.name)
 }
 
 fn group_of(api_version: &str) -> &str {
@@ -189,10 +230,6 @@ fn group_of(api_version: &str) -> &str {
 
 fn kind() -> std::borrow::Cow<'static, str> {
     CAPTControlPlane::kind(&())
-}
-
-fn text(field: Option<&String>) -> Option<&str> {
-    field.map(String::as_str).filter(|text| !text.is_empty())
 }
 
 #[cfg(test)]
@@ -208,13 +245,16 @@ mod tests {
             "labels": {"cluster.x-k8s.io/cluster-name": "plane"},
         });
         let spec = json!({"version": "1.31", "workspaceTemplateRef": {"name": "eks"}});
-        serde_json::from_value(json!({"metadata": metadata, "spec": spec})).expect("valid control plane")
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec}))
+            .expect("valid control plane")
     }
 
     fn cluster(reference: Value) -> Cluster {
         let metadata = json!({"namespace": "shop", "name": "plane", "uid": "1"});
-        serde_json::from_value(json!({"metadata": metadata, "spec": {"controlPlaneRef": reference}}))
-            .expect("valid Cluster")
+        serde_json::from_value(
+            json!({"metadata": metadata, "spec": {"controlPlaneRef": reference}}),
+        )
+        .expect("valid Cluster")
     }
 
     fn owner(api_version: &str, kind: &str, uid: &str) -> Value {
@@ -222,44 +262,58 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_of_either_shape_names_a_plane_by_group_kind_and_name() {
-        let version = format!("{GROUP}/v1beta1");
-        let v1beta1 = json!({"apiVersion": version, "kind": "CAPTControlPlane", "name": "plane", "namespace": "shop"});
-        let v1beta2 = json!({"apiGroup": GROUP, "kind": "CAPTControlPlane", "name": "plane"});
-        for shape in [v1beta1, v1beta2] {
-            assert!(refers(&cluster(shape.clone()), &plane(json!([]))), "{shape}");
-            let group = if shape["apiGroup"].is_string() { "apiGroup" } else { "apiVersion" };
-            for (field, value) in [
-                (group, json!("other.io/v1beta1")),
-                (group, json!("other.io")),
-                (group, Value::Null),
-                ("kind", json!("KubeadmControlPlane")),
-                ("kind", Value::Null),
-                ("name", json!("other")),
-                ("name", Value::Null),
-                ("namespace", json!("bank")),
-            ] {
-                let mut other = shape.clone();
-                other[field] = value;
-                let owned = plane(owner("cluster.x-k8s.io/v1beta1", "Cluster", "1"));
-                assert!(!refers(&cluster(other.clone()), &owned), "an owner reference does not replace {other}");
-            }
+    fn a_reference_matches_by_group_kind_and_name() {
+        let reference = json!({"apiGroup": GROUP, "kind": "CAPTControlPlane", "name": "plane"});
+        assert!(refers(&cluster(reference.clone()), &plane(json!([]))));
+        for (field, value) in [
+            ("apiGroup", json!("other.io")),
+            ("apiGroup", json!("")),
+            ("kind", json!("KubeadmControlPlane")),
+            ("kind", json!("")),
+            ("name", json!("other")),
+            ("name", json!("")),
+        ] {
+            let mut other = reference.clone();
+            other[field] = value;
+            let owned = plane(owner("cluster.x-k8s.io/v1beta1", "Cluster", "1"));
+            assert!(
+                !refers(&cluster(other.clone()), &owned),
+                "an owner reference does not replace {other}"
+            );
         }
     }
 
     #[test]
-    fn an_owner_reference_counts_by_uid_where_the_cluster_has_no_reference() {
+    fn an_owner_reference_counts_by_uid_if_the_cluster_has_no_reference() {
         for none in [Value::Null, json!({}), json!({"kind": "", "name": ""})] {
             let refers = |owners| refers(&cluster(none.clone()), &plane(owners));
-            assert!(refers(owner("cluster.x-k8s.io/v1beta1", "Cluster", "1")), "{none}");
-            assert!(refers(owner("cluster.x-k8s.io/v1beta2", "Cluster", "1")), "any version: {none}");
-            assert!(!refers(owner("cluster.x-k8s.io/v1beta1", "Cluster", "2")), "equal names: {none}");
+            assert!(
+                refers(owner("cluster.x-k8s.io/v1beta1", "Cluster", "1")),
+                "{none}"
+            );
+            assert!(
+                refers(owner("cluster.x-k8s.io/v1beta2", "Cluster", "1")),
+                "any version: {none}"
+            );
+            assert!(
+                !refers(owner("cluster.x-k8s.io/v1beta1", "Cluster", "2")),
+                "equal names: {none}"
+            );
             assert!(!refers(owner("other.io/v1", "Cluster", "1")), "{none}");
-            assert!(!refers(owner("cluster.x-k8s.io/v1beta1", "Machine", "1")), "{none}");
+            assert!(
+                !refers(owner("cluster.x-k8s.io/v1beta1", "Machine", "1")),
+                "{none}"
+            );
             assert!(!refers(json!([])), "label and name do not count: {none}");
         }
         let mut elsewhere = cluster(Value::Null);
         elsewhere.metadata.namespace = Some("bank".into());
-        assert!(!refers(&elsewhere, &plane(owner("cluster.x-k8s.io/v1beta1", "Cluster", "1"))), "another namespace");
+        assert!(
+            !refers(
+                &elsewhere,
+                &plane(owner("cluster.x-k8s.io/v1beta1", "Cluster", "1"))
+            ),
+            "another namespace"
+        );
     }
 }

@@ -17,18 +17,22 @@
 //!
 //! # Which cluster
 //!
+//! Clusters are read and written as [`cluster_api::Cluster`](crate::cluster_api::Cluster), in the
+//! version v1beta2.
+//!
 //! The `Cluster` of a control plane is the one whose `spec.controlPlaneRef` names it. Where a
 //! `Cluster` has no `controlPlaneRef`, an owner reference of the control plane has to have the uid
 //! of the `Cluster`. Labels and equal names do not count. A control plane that no `Cluster` refers
-//! to gets its own endpoint, and no `Cluster` is written.
+//! to gets a condition, and nothing else is written.
 //!
 //! If several control planes are owned by a `Cluster` without `controlPlaneRef`, or several
 //! Clusters refer to one control plane, the controller reports `ClusterConflict` on each control
-//! plane and writes to none of the Clusters.
+//! plane, and nothing else is written.
 //!
-//! When a control plane is deleted, the controller removes the endpoint from the `Cluster` if the
-//! `Cluster` still refers to the control plane and the two endpoints are equal. A `Cluster` that
-//! was not updated to the latest endpoint keeps its own.
+//! The control plane gets the finalizer [`FINALIZER`] before its endpoint is written to a
+//! `Cluster`. When a control plane with this finalizer is deleted, the controller removes the
+//! endpoint from the `Cluster` if the `Cluster` still refers to this control plane alone, and the
+//! two endpoints are equal. A `Cluster` that was not updated to the latest endpoint keeps its own.
 //!
 //! # Conditions
 //!
@@ -40,8 +44,8 @@
 //! | `EndpointKept` | True | the source is gone; the last known endpoint stays |
 //! | `WorkspaceNotReady` | False | the workspace does not exist yet |
 //! | `EndpointNotReady` | False | the workspace has no endpoint yet |
-//! | `WaitingForCluster` | False | only the control plane has the endpoint; no cluster refers to it |
-//! | `ClusterConflict` | False | several control planes or clusters claim each other; no cluster is written |
+//! | `WaitingForCluster` | False | no cluster refers to the control plane; nothing is written |
+//! | `ClusterConflict` | False | several control planes or clusters claim each other; nothing is written |
 //! | `InvalidEndpoint` | False | the value is not a valid endpoint; correct it at the source |
 //! | `SecretOutOfScope` | False | the Secret is in a namespace that the controller does not cover |
 //! | `EndpointUpdateFailed` | False | reads or writes fail repeatedly; retried with backoff |
@@ -71,7 +75,7 @@
 //! use serde_json::json;
 //! use std::time::Duration;
 //! use steersman::{prelude::*, testing::{Env, TestServer}};
-//! use steersman_controllers::endpoint::{self, CAPTControlPlane, Cluster, Options};
+//! use steersman_controllers::{cluster_api::Cluster, endpoint::{self, CAPTControlPlane, Options}};
 //!
 //! let env = Env::embedded()?; // any other cluster works as well
 //! env.install(endpoint::definitions().into_iter().chain(endpoint::dependencies())).await?;
@@ -81,7 +85,7 @@
 //!
 //! let client = Client::new(env.client()?)?;
 //! let reference = json!({
-//!     "apiVersion": "controlplane.cluster.x-k8s.io/v1beta1", "kind": "CAPTControlPlane", "name": "shop",
+//!     "apiGroup": "controlplane.cluster.x-k8s.io", "kind": "CAPTControlPlane", "name": "shop",
 //! });
 //! let cluster = json!({
 //!     "metadata": {"namespace": "default", "name": "shop"},
@@ -109,23 +113,23 @@
 //! }
 //! let cluster = client.get::<Cluster>(&key).await?.expect("created above");
 //! let endpoint = cluster.spec.control_plane_endpoint.as_ref().expect("written by the controller");
-//! assert_eq!(endpoint.host, "shop.example.com");
+//! assert_eq!(endpoint.host(), Some("shop.example.com"));
 //! # Ok(())
 //! # }
 //! ```
 
 mod address;
-mod again;
 mod claims;
 mod definitions;
+mod dependents;
 mod failure;
 mod health;
-mod memo;
 mod metrics;
 mod reconciler;
-mod related;
 mod retrieve;
+mod retry;
 mod roles;
+mod source_cache;
 mod sources;
 mod status;
 mod types;
@@ -137,21 +141,22 @@ pub use self::{
     roles::roles,
     status::ENDPOINT_READY,
     types::{
-        Addon, CAPTControlPlane, CAPTControlPlaneSpec, CAPTControlPlaneStatus, Cluster, ClusterSpec,
-        ControlPlaneConfig, ControlPlaneReference, Endpoint, EndpointAccess, Phase, TemplateReference, Timeouts,
-        WorkspaceTemplateApply, WorkspaceTemplateApplySpec, WorkspaceTemplateApplyStatus, workspace_kind,
+        Addon, CAPTControlPlane, CAPTControlPlaneSpec, CAPTControlPlaneStatus, ControlPlaneConfig,
+        Endpoint, EndpointAccess, Phase, TemplateReference, Timeouts, WorkspaceTemplateApply,
+        WorkspaceTemplateApplySpec, WorkspaceTemplateApplyStatus, workspace_kind,
     },
 };
 
 use self::{
     claims::Claims,
+    dependents::{DependentPlanes, WatchedKinds},
     health::HealthReconciler,
-    memo::Memo,
     metrics::Metrics,
     reconciler::EndpointReconciler,
-    related::{Related, Selections},
     retrieve::Retrieval,
+    source_cache::SourceCache,
 };
+use crate::cluster_api::Cluster;
 use k8s_openapi::api::core::v1::Secret;
 use kube::core::DynamicObject;
 use std::{sync::Arc, time::Duration};
@@ -189,39 +194,48 @@ pub enum Secrets {
     Labelled(String),
 }
 
-/// Why the controller could not be added.
+/// Error of [`add_to`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The cache does not take what it has to keep.
+    /// An informer could not be declared.
     #[error(transparent)]
     Cache(#[from] CacheError),
     /// The controller cannot be built.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// The manager does not take it.
+    /// The manager rejected the controller.
     #[error(transparent)]
     Manager(#[from] ManagerError),
 }
 
-/// Let a manager run the controller, under the name `endpoint`. The definition of
-/// `CAPTControlPlane` has to be installed; those of the others may come later.
+/// Adds the controller to a manager, under the name `endpoint`.
+///
+/// The CRD of `CAPTControlPlane` must be installed. The CRDs of the other kinds can be installed
+/// later.
 pub fn add_to(manager: &ManagerHandle, options: &Options) -> Result<Controller, Error> {
-    let (client, selections) = (manager.client(), Selections::new(options));
-    let related = Related::new(&manager.cache(), &selections)?;
-    let claims = Claims::new(&manager.cache(), &selections)?;
+    let (client, watched_kinds) = (manager.client(), WatchedKinds::new(options));
+    let dependents = DependentPlanes::new(&manager.cache(), &watched_kinds)?;
+    let claims = Claims::new(&manager.cache(), &watched_kinds)?;
     let metrics = manager.metrics(Metrics::register);
     let retrieval = Arc::new(Retrieval {
         client: client.clone(),
-        secrets: manager.cache().informer_of(selections.secrets.clone())?,
+        secrets: manager.cache().informer_of(watched_kinds.secrets.clone())?,
         metrics: metrics.clone(),
-        memo: Memo::new(metrics.clone()),
+        source_cache: SourceCache::new(metrics.clone()),
     });
-    let limiter = || Limiter::exponential(Duration::from_secs(1), Duration::from_mins(5)).jitter(0.1);
+    let limiter =
+        || Limiter::exponential(Duration::from_secs(1), Duration::from_mins(5)).jitter(0.1);
     if let Some(health) = options.health {
-        let health = HealthReconciler::new(client.clone(), retrieval.clone(), metrics.clone(), health);
-        let builder = manager.controller("endpoint-health").for_::<CAPTControlPlane>();
-        builder.max_concurrent(health::AT_ONCE).limiter(limiter()).reconcile(health)?;
+        let health =
+            HealthReconciler::new(client.clone(), retrieval.clone(), metrics.clone(), health);
+        let builder = manager
+            .controller("endpoint-health")
+            .for_with(watched_kinds.planes.clone());
+        builder
+            .max_concurrent(health::MAX_CONCURRENT)
+            .limiter(limiter())
+            .reconcile(health)?;
     }
     let reconciler = EndpointReconciler {
         client,
@@ -231,26 +245,46 @@ pub fn add_to(manager: &ManagerHandle, options: &Options) -> Result<Controller, 
         metrics,
         checks_health: options.health.is_some(),
     };
-    let Selections { applies, workspaces, secrets, clusters } = selections;
-    let [of_apply, of_workspace, of_secret] = [(); 3].map(|()| related.clone());
+    let WatchedKinds {
+        planes,
+        applies,
+        workspaces,
+        secrets,
+        clusters,
+    } = watched_kinds;
+    let [of_apply, of_workspace, of_secret] = [(); 3].map(|()| dependents.clone());
     let [of_cluster, of_plane] = [(); 2].map(|()| claims.clone());
     let builder = manager
         .controller("endpoint")
-        .for_::<CAPTControlPlane>()
+        .for_with(planes.clone())
         .watches_with(
             applies,
-            handler::map(move |it: &Object<WorkspaceTemplateApply>| of_apply.planes_of_apply(it.key())),
+            handler::map(move |it: &Object<WorkspaceTemplateApply>| {
+                of_apply.planes_of_apply(it.key())
+            }),
         )
         .watches_with(
             workspaces,
-            handler::map(move |it: &Object<DynamicObject>| of_workspace.planes_of_workspace(it.key())),
+            handler::map(move |it: &Object<DynamicObject>| {
+                of_workspace.planes_of_workspace(it.key())
+            }),
         )
-        .watches_with(secrets, handler::map(move |it: &Object<Metadata<Secret>>| of_secret.planes_of_secret(it.key())))
+        .watches_with(
+            secrets,
+            handler::map(move |it: &Object<Metadata<Secret>>| of_secret.planes_of_secret(it.key())),
+        )
         .watches_with(
             clusters,
-            handler::map(move |it: &Object<Cluster>| it.decode().map(|it| of_cluster.planes_of_cluster(&it))),
+            handler::map(move |it: &Object<Cluster>| {
+                it.decode().map(|it| of_cluster.planes_of_cluster(&it))
+            }),
         )
-        .watches(handler::map(move |it: &Object<CAPTControlPlane>| it.decode().map(|it| of_plane.rivals_of(&it))))
+        .watches_with(
+            planes,
+            handler::map(move |it: &Object<CAPTControlPlane>| {
+                it.decode().map(|it| of_plane.rivals_of(&it))
+            }),
+        )
         .limiter(limiter());
     let builder = match options.workers {
         Some(workers) => builder.max_concurrent(workers),

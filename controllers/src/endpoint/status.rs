@@ -1,6 +1,8 @@
-//! What the endpoint decides of a control plane's status: one condition, and `ready`, `initialized` and `phase` as far as they follow from it.
+//! Parts of a control plane's status that the endpoint determines.
 //!
-//! `failureReason` and `failureMessage` are not ours: the Cluster API takes them for final, copies them to the cluster and never clears them. A phase that they explain stays.
+//! These are one condition, and `ready`, `initialized` and `phase` as they follow from it.
+//! `failureReason` and `failureMessage` are not set: the Cluster API treats them as final, copies
+//! them to the cluster and never clears them. A phase that they explain is kept.
 
 use super::types::{CAPTControlPlaneStatus, Phase};
 use k8s_openapi::{
@@ -8,26 +10,47 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-/// The condition.
+/// Type of the condition.
 pub const ENDPOINT_READY: &str = "EndpointReady";
 
 /// Result of a reconcile that could read and write everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// The control plane and its cluster have the endpoint.
-    Ready { reason: &'static str, message: String },
+    Ready {
+        reason: &'static str,
+        message: String,
+    },
     /// Something that the endpoint depends on does not exist yet.
-    Waiting { reason: &'static str, message: String },
+    Waiting {
+        reason: &'static str,
+        message: String,
+    },
     /// The source of the endpoint has to be corrected.
-    Invalid { reason: &'static str, message: String },
+    Invalid {
+        reason: &'static str,
+        message: String,
+    },
 }
 
 impl State {
     pub(crate) fn report(self) -> Report {
         match self {
-            Self::Ready { reason, message } => Report { phase: Phase::Ready, reason, message },
-            Self::Waiting { reason, message } => Report { phase: Phase::Creating, reason, message },
-            Self::Invalid { reason, message } => Report { phase: Phase::Failed, reason, message },
+            Self::Ready { reason, message } => Report {
+                phase: Phase::Ready,
+                reason,
+                message,
+            },
+            Self::Waiting { reason, message } => Report {
+                phase: Phase::Creating,
+                reason,
+                message,
+            },
+            Self::Invalid { reason, message } => Report {
+                phase: Phase::Failed,
+                reason,
+                message,
+            },
         }
     }
 }
@@ -43,7 +66,11 @@ pub(crate) struct Report {
 impl Report {
     /// Creates the report of a reconcile that failed and is retried.
     pub(crate) fn failed(message: String) -> Self {
-        Self { phase: Phase::Creating, reason: "EndpointUpdateFailed", message }
+        Self {
+            phase: Phase::Creating,
+            reason: "EndpointUpdateFailed",
+            message,
+        }
     }
 
     /// Returns `status` with this report in it. Conditions and failures of other controllers stay.
@@ -58,7 +85,8 @@ impl Report {
         let mut status = status.cloned().unwrap_or_default();
         status.ready = self.phase == Phase::Ready;
         status.initialized |= status.ready;
-        let has_failed_otherwise = status.phase == Some(Phase::Failed) && status.failure_reason.is_some();
+        let has_failed_otherwise =
+            status.phase == Some(Phase::Failed) && status.failure_reason.is_some();
         if !has_failed_otherwise {
             status.phase = Some(self.phase);
         }
@@ -75,9 +103,12 @@ impl Report {
     }
 }
 
-/// The time stays as long as the answer does.
+/// Sets a condition. The transition time is kept while the status does not change.
 pub(crate) fn set(conditions: &mut Vec<Condition>, mut condition: Condition) {
-    match conditions.iter_mut().find(|other| other.type_ == condition.type_) {
+    match conditions
+        .iter_mut()
+        .find(|other| other.type_ == condition.type_)
+    {
         Some(other) => {
             if other.status == condition.status {
                 condition.last_transition_time = other.last_transition_time.clone();
@@ -92,9 +123,12 @@ pub(crate) fn set(conditions: &mut Vec<Condition>, mut condition: Condition) {
 mod tests {
     use super::*;
 
-    /// What comes after this.
+    /// Returns the status that follows `before`.
     fn then(state: &State, before: &CAPTControlPlaneStatus, second: i64) -> CAPTControlPlaneStatus {
-        state.clone().report().applied(Some(before), Some(3), at(second))
+        state
+            .clone()
+            .report()
+            .applied(Some(before), Some(3), at(second))
     }
 
     fn first(state: &State) -> CAPTControlPlaneStatus {
@@ -106,37 +140,57 @@ mod tests {
     }
 
     fn ready() -> State {
-        State::Ready { reason: "EndpointPropagated", message: "host:443".into() }
+        State::Ready {
+            reason: "EndpointPropagated",
+            message: "host:443".into(),
+        }
     }
 
     fn waiting() -> State {
-        State::Waiting { reason: "WorkspaceNotReady", message: "not yet".into() }
+        State::Waiting {
+            reason: "WorkspaceNotReady",
+            message: "not yet".into(),
+        }
     }
 
     fn invalid() -> State {
-        State::Invalid { reason: "InvalidEndpoint", message: "no".into() }
+        State::Invalid {
+            reason: "InvalidEndpoint",
+            message: "no".into(),
+        }
     }
 
     #[test]
-    fn each_state_has_its_phase() {
+    fn each_state_sets_its_phase() {
         let applied = |state: &State| {
             let status = first(state);
-            (status.ready, status.initialized, status.phase.expect("one"), status.conditions[0].status.clone())
+            (
+                status.ready,
+                status.initialized,
+                status.phase.expect("a phase"),
+                status.conditions[0].status.clone(),
+            )
         };
         assert_eq!(applied(&ready()), (true, true, Phase::Ready, "True".into()));
-        assert_eq!(applied(&waiting()), (false, false, Phase::Creating, "False".into()));
-        assert_eq!(applied(&invalid()), (false, false, Phase::Failed, "False".into()));
+        assert_eq!(
+            applied(&waiting()),
+            (false, false, Phase::Creating, "False".into())
+        );
+        assert_eq!(
+            applied(&invalid()),
+            (false, false, Phase::Failed, "False".into())
+        );
     }
 
     #[test]
-    fn what_was_initialized_stays_so() {
+    fn initialized_is_never_reset() {
         let status = first(&ready());
         let status = then(&invalid(), &status, 2);
         assert_eq!((status.ready, status.initialized), (false, true));
     }
 
     #[test]
-    fn the_same_said_again_changes_nothing() {
+    fn an_equal_report_changes_nothing() {
         for state in [ready(), waiting(), invalid()] {
             let status = first(&state);
             assert_eq!(then(&state, &status, 2), status);
@@ -144,19 +198,33 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_condition_is_that_of_its_answer() {
+    fn the_transition_time_changes_with_the_status() {
         let status = first(&waiting());
         let status = then(&invalid(), &status, 2);
-        assert_eq!(status.conditions[0].last_transition_time.0, at(1), "still false");
+        assert_eq!(
+            status.conditions[0].last_transition_time.0,
+            at(1),
+            "still false"
+        );
         let status = then(&ready(), &status, 3);
         assert_eq!(status.conditions[0].last_transition_time.0, at(3));
     }
 
     #[test]
-    fn failures_and_conditions_of_others_stay_and_ours_is_no_failure() {
+    fn a_report_keeps_failures_and_conditions_of_others() {
         let status = first(&invalid());
-        assert_eq!((status.failure_reason.as_ref(), status.failure_message.as_ref()), (None, None));
-        assert_eq!(then(&ready(), &status, 2).phase, Some(Phase::Ready), "it was ours");
+        assert_eq!(
+            (
+                status.failure_reason.as_ref(),
+                status.failure_message.as_ref()
+            ),
+            (None, None)
+        );
+        assert_eq!(
+            then(&ready(), &status, 2).phase,
+            Some(Phase::Ready),
+            "the failure was ours"
+        );
 
         let mut others = CAPTControlPlaneStatus {
             phase: Some(Phase::Failed),
@@ -173,7 +241,10 @@ mod tests {
         };
         others.conditions.push(condition.clone());
         let status = then(&ready(), &others, 1);
-        assert_eq!((status.failure_reason.as_deref(), status.phase), (Some("SecretError"), Some(Phase::Failed)));
+        assert_eq!(
+            (status.failure_reason.as_deref(), status.phase),
+            (Some("SecretError"), Some(Phase::Failed))
+        );
         assert_eq!(status.conditions[0], condition);
     }
 }

@@ -1,17 +1,18 @@
-//! The kinds that are read and written, as far as they are.
+//! Types of the kinds that the controller reads and writes.
 //!
-//! Ours is `CAPTControlPlane`: its definition is made from the types here. Of the others only what is read is named; they belong to somebody else, and whatever else they
-//! have stays as it is, since nothing is written but patches.
+//! The CRD of `CAPTControlPlane` is generated from its type. The types of other projects' kinds have
+//! only the fields that are read. They are written by patches, so their other fields do not change.
 
+use crate::cluster_api::ApiEndpoint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use steersman::prelude::GroupVersionKind;
 
-/// What is wanted of a control plane.
+/// Desired state of a control plane.
 #[derive(CustomResource, JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "controlplane.cluster.x-k8s.io",
@@ -21,162 +22,163 @@ use steersman::prelude::GroupVersionKind;
     namespaced,
     status = "CAPTControlPlaneStatus",
     category = "cluster-api",
+    label("cluster.x-k8s.io/v1beta1", "v1beta1"),
     printcolumn = r#"{"name": "Ready", "type": "boolean", "jsonPath": ".status.ready"}"#,
     printcolumn = r#"{"name": "Phase", "type": "string", "jsonPath": ".status.phase"}"#,
     printcolumn = r#"{"name": "Version", "type": "string", "jsonPath": ".spec.version"}"#,
     printcolumn = r#"{"name": "Endpoint", "type": "string", "jsonPath": ".spec.controlPlaneEndpoint.host"}"#,
-    doc = "A control plane that Terraform makes, by a template of a workspace."
+    doc = "A control plane that Terraform creates from a workspace template."
 )]
 #[serde(rename_all = "camelCase")]
 pub struct CAPTControlPlaneSpec {
-    /// The version of Kubernetes.
+    /// Kubernetes version.
     pub version: String,
-    /// The template of the workspace.
+    /// Template of the workspace.
     pub workspace_template_ref: TemplateReference,
-    /// How the control plane is set up.
+    /// Settings of the control plane.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_config: Option<ControlPlaneConfig>,
-    /// Tags for what is made.
+    /// Tags of the created cloud resources.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub additional_tags: BTreeMap<String, String>,
-    /// Where it listens. Written by the controller.
+    /// Endpoint of the API server. Written by the controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_endpoint: Option<Endpoint>,
-    /// The `WorkspaceTemplateApply` that makes its workspace. Written by a controller; without it the name is `<name>-eks-controlplane-apply`.
+    /// Name of the `WorkspaceTemplateApply`. Default: `<name>-eks-controlplane-apply`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_template_apply_name: Option<String>,
 }
 
-/// A template, of its own namespace unless another one is named.
+/// Reference to a template.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TemplateReference {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its namespace.
+    /// Namespace. Default: the namespace of the control plane.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
 
-/// How a control plane is set up. What is in it is Terraform's.
+/// Settings of a control plane, which are passed to Terraform.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ControlPlaneConfig {
-    /// Where.
+    /// Cloud region.
     #[schemars(regex(pattern = r"^[a-z]{2}-[a-z]+-[0-9]$"))]
     pub region: String,
-    /// Who may reach it.
+    /// Networks that can reach the endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint_access: Option<EndpointAccess>,
-    /// What is installed into it.
+    /// Addons to install.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addons: Vec<Addon>,
-    /// How long its steps may take, in minutes.
+    /// Time limits of the creation, in minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeouts: Option<Timeouts>,
 }
 
-/// Who may reach a control plane.
+/// Networks that can reach the endpoint of a control plane.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EndpointAccess {
-    /// Whoever is outside.
+    /// Whether the endpoint is reachable from the internet.
     #[serde(default)]
     pub public: bool,
-    /// Whoever is inside.
+    /// Whether the endpoint is reachable from its own network.
     #[serde(default)]
     pub private: bool,
-    /// From where outside.
+    /// CIDR blocks from which the public endpoint is reachable.
     #[serde(default, rename = "publicCIDRs", skip_serializing_if = "Vec::is_empty")]
     pub public_cidrs: Vec<String>,
 }
 
-/// Something to be installed.
+/// Addon of a control plane.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Addon {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its version.
+    /// Version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Its settings, as JSON.
+    /// Settings, as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configuration_values: Option<String>,
 }
 
-/// How long steps may take, in minutes.
+/// Time limits of the creation, in minutes.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Timeouts {
-    /// Until the control plane is there.
+    /// Time until the control plane exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane: Option<i32>,
-    /// Until its network is.
+    /// Time until the network is ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vpc_ready: Option<i32>,
 }
 
-/// A host and a port, as the Cluster API has them.
+/// Endpoint of an API server, as in the Cluster API.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Endpoint {
-    /// A name or an address, without scheme and port.
+    /// DNS name or IP address, without scheme and port.
     pub host: String,
-    /// The port.
+    /// Port.
     pub port: i32,
 }
 
-/// What has become of a control plane.
+/// Observed state of a control plane.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CAPTControlPlaneStatus {
-    /// It can be used: its endpoint is known.
+    /// Whether the endpoint is known, so that the control plane can be used.
     #[serde(default)]
     pub ready: bool,
-    /// It could be used once.
+    /// Whether the control plane was ready at least once.
     #[serde(default)]
     pub initialized: bool,
-    /// Its secrets are there.
+    /// Whether the Secrets of the control plane exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secrets_ready: Option<bool>,
-    /// How far it is.
+    /// Phase of the creation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
-    /// Why it failed, in a word.
+    /// Reason of a failure, as one word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<String>,
-    /// Why it failed.
+    /// Message of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_message: Option<String>,
-    /// What else is known.
+    /// Conditions of the control plane.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// The template's state. Written by others.
+    /// Status of the template. Written by other controllers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "anything")]
+    #[schemars(schema_with = "any_object")]
     pub workspace_template_status: Option<Value>,
-    /// The workspace's state. Written by others.
+    /// Status of the workspace. Written by other controllers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "anything")]
+    #[schemars(schema_with = "any_object")]
     pub workspace_status: Option<Value>,
 }
 
-/// How far a control plane is.
+/// Phase of the creation of a control plane.
 #[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
-    /// It is being made.
+    /// The control plane is being created.
     Creating,
-    /// It can be used.
+    /// The control plane can be used.
     Ready,
-    /// Something has to be mended by hand.
+    /// A value has to be corrected by a user.
     Failed,
 }
 
-fn anything(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+fn any_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
-/// Applies a template, by which a workspace comes to be. Only what is read.
+/// Application of a template, which creates a workspace. Has only the fields that are read.
 #[derive(CustomResource, JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "infrastructure.cluster.x-k8s.io",
@@ -189,65 +191,35 @@ fn anything(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 #[serde(rename_all = "camelCase")]
 pub struct WorkspaceTemplateApplySpec {}
 
-/// What has become of it.
+/// Observed state of a `WorkspaceTemplateApply`.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkspaceTemplateApplyStatus {
-    /// The workspace, once there is one.
+    /// Name of the created workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_name: Option<String>,
 }
 
-/// A cluster of the Cluster API. Only what is read.
-#[derive(CustomResource, JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[kube(group = "cluster.x-k8s.io", version = "v1beta1", kind = "Cluster", namespaced)]
-#[serde(rename_all = "camelCase")]
-pub struct ClusterSpec {
-    /// Where its control plane listens.
-    #[serde(default, deserialize_with = "in_part", skip_serializing_if = "Option::is_none")]
-    pub control_plane_endpoint: Option<Endpoint>,
-    /// Control plane of the cluster. Default: none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub control_plane_ref: Option<ControlPlaneReference>,
-}
-
-/// Reference from a `Cluster` to its control plane, in the shape of v1beta1 or of v1beta2.
-///
-/// All fields are optional because the two shapes differ: v1beta1 has `apiVersion` and `namespace`, v1beta2 has
-/// `apiGroup`.
-#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ControlPlaneReference {
-    /// Group and version of the control plane. Only in v1beta1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub api_version: Option<String>,
-    /// Group of the control plane. Only in v1beta2.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub api_group: Option<String>,
-    /// Kind of the control plane.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
-    /// Name of the control plane.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// Namespace of the control plane. Only in v1beta1. Default: the namespace of the `Cluster`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-}
-
-/// A cluster's endpoint may be there in part, or empty: v1beta1 writes an empty host and 0, v1beta2 leaves them out.
-fn in_part<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Endpoint>, D::Error> {
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Part {
-        host: String,
-        port: i32,
+impl From<Endpoint> for ApiEndpoint {
+    fn from(Endpoint { host, port }: Endpoint) -> Self {
+        Self {
+            host: Some(host),
+            port: Some(port),
+        }
     }
-    let part = Option::<Part>::deserialize(deserializer)?;
-    Ok(part.map(|Part { host, port }| Endpoint { host, port }))
 }
 
-/// What Terraform does: whether it has namespaces differs from one installation to the next.
+/// Converts an endpoint whose fields may be missing. They become empty and 0.
+impl From<ApiEndpoint> for Endpoint {
+    fn from(ApiEndpoint { host, port }: ApiEndpoint) -> Self {
+        Self {
+            host: host.unwrap_or_default(),
+            port: port.unwrap_or_default(),
+        }
+    }
+}
+
+/// Returns the kind of Terraform workspaces. Its scope depends on the installed provider.
 pub fn workspace_kind() -> GroupVersionKind {
     GroupVersionKind::gvk("tf.upbound.io", "v1beta1", "Workspace")
 }

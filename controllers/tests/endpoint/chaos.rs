@@ -1,11 +1,14 @@
-//! Whichever single call goes wrong, and in whichever way, the end is the same.
+//! Fault injection tests.
 //!
-//! A story is told once undisturbed, and every call that the controller makes is noted. Then it is told again for each call and each way in which it can go wrong. Nothing is left to
-//! chance: what fails names the call and the way, and fails again.
+//! The final state is the same for each single request that fails, in every way.
+//!
+//! Each story first runs without faults, and every request of the controller is recorded. Then it
+//! runs again for each request and each kind of fault. The runs are deterministic: a failure names
+//! the request and the fault, and can be repeated.
 
 use crate::{
-    wire::{Call, Noted, Way, Wire},
-    world::{World, until},
+    fault_proxy::{Call, FaultKind, FaultProxy, RecordedCall},
+    fixture::{Fixture, until},
 };
 use anyhow::{Context as _, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -18,113 +21,159 @@ use steersman::{
     testing::{Embedded, Env, TestServer, run_real},
 };
 use steersman_apiserver::{ApiServer, Options};
-use steersman_controllers::endpoint::{self, CAPTControlPlane, Cluster};
+use steersman_controllers::{
+    cluster_api::Cluster,
+    endpoint::{self, CAPTControlPlane},
+};
 use steersman_testkit::{Seeds, this_test};
 use tokio::time::{sleep, timeout};
 
-/// What happens around the controller. Each step waits for what has to come of the one before.
+/// Sequence of external changes, and the expected effects.
+///
+/// Each step waits for the effect of the previous one.
 #[derive(Clone, Copy, Debug)]
-enum Story {
+enum Scenario {
     Outputs,
     Rotation,
     Deletion,
-    /// All of it.
-    Life,
+    /// All steps, from creation to deletion.
+    Lifecycle,
 }
 
-impl Story {
-    async fn tell(self, world: &World) -> anyhow::Result<()> {
-        world.until_reason("WorkspaceNotReady").await?;
+impl Scenario {
+    async fn run(self, fixture: &Fixture) -> anyhow::Result<()> {
+        fixture.until_reason("WorkspaceNotReady").await?;
         match self {
-            Self::Outputs => outputs(world).await,
-            Self::Rotation => rotation(world).await,
+            Self::Outputs => outputs(fixture).await,
+            Self::Rotation => rotation(fixture).await,
             Self::Deletion => {
-                outputs(world).await?;
-                deletion(world).await
+                outputs(fixture).await?;
+                deletion(fixture).await
             }
-            Self::Life => {
-                rotation(world).await?;
-                deletion(world).await
+            Self::Lifecycle => {
+                rotation(fixture).await?;
+                deletion(fixture).await
             }
         }
     }
 }
 
-async fn outputs(world: &World) -> anyhow::Result<()> {
-    world.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
-    until_said(world, "one.example.com:443").await
+async fn outputs(fixture: &Fixture) -> anyhow::Result<()> {
+    fixture
+        .make_workspace(Some(json!({"cluster_endpoint": "one.example.com"})))
+        .await?;
+    until_reported(fixture, "one.example.com:443").await
 }
 
-async fn rotation(world: &World) -> anyhow::Result<()> {
-    world.make_workspace(Some(json!({"cluster_endpoint": ""}))).await?;
-    world.until_reason("EndpointNotReady").await?;
-    world.set_secret("https://one.example.com:6443").await?;
-    until_said(world, "one.example.com:6443").await?;
-    world.set_secret("https://two.example.com").await?;
-    until_said(world, "two.example.com:443").await
+async fn rotation(fixture: &Fixture) -> anyhow::Result<()> {
+    fixture
+        .make_workspace(Some(json!({"cluster_endpoint": ""})))
+        .await?;
+    fixture.until_reason("EndpointNotReady").await?;
+    fixture.set_secret("https://one.example.com:6443").await?;
+    until_reported(fixture, "one.example.com:6443").await?;
+    fixture.set_secret("https://two.example.com").await?;
+    until_reported(fixture, "two.example.com:443").await
 }
 
-async fn deletion(world: &World) -> anyhow::Result<()> {
-    let key = world.key("plane");
-    world.client.delete::<CAPTControlPlane>(&key).await?;
-    until(async || Ok(world.client.get::<CAPTControlPlane>(&key).await?.is_none())).await
-}
-
-/// The status comes last.
-async fn until_said(world: &World, endpoint: &str) -> anyhow::Result<()> {
+async fn deletion(fixture: &Fixture) -> anyhow::Result<()> {
+    let key = fixture.key("plane");
+    fixture.client.delete::<CAPTControlPlane>(&key).await?;
     until(async || {
-        let status = world.plane().await?.status.unwrap_or_default();
-        Ok(status.conditions.iter().any(|condition| condition.message.starts_with(endpoint)))
+        Ok(fixture
+            .client
+            .get::<CAPTControlPlane>(&key)
+            .await?
+            .is_none())
     })
     .await
 }
 
-/// Where a story is told: a namespace, and the server's version before anything is in it.
-struct Stage {
-    namespace: String,
-    beginning: String,
+/// Waits until the status shows `endpoint`. The status is written last.
+async fn until_reported(fixture: &Fixture, endpoint: &str) -> anyhow::Result<()> {
+    until(async || {
+        let status = fixture.plane().await?.status.unwrap_or_default();
+        Ok(status
+            .conditions
+            .iter()
+            .any(|condition| condition.message.starts_with(endpoint)))
+    })
+    .await
 }
 
-impl Stage {
+/// Namespace of a story, and the resource version from before the story.
+struct ScenarioStart {
+    namespace: String,
+    start_version: String,
+}
+
+impl ScenarioStart {
     async fn set(env: &Env) -> anyhow::Result<Self> {
         let namespace = env.namespace("chaos").await?;
         let key = ObjectKey::cluster_scoped(&namespace);
-        let made = Client::new(env.client()?)?.get::<Namespace>(&key).await?.expect("it was made");
-        Ok(Self { namespace, beginning: made.metadata.resource_version.clone().expect("it was read") })
+        let made = Client::new(env.client()?)?
+            .get::<Namespace>(&key)
+            .await?
+            .expect("the namespace exists");
+        Ok(Self {
+            namespace,
+            start_version: made
+                .metadata
+                .resource_version
+                .clone()
+                .expect("a resource version"),
+        })
     }
 }
 
-/// How long a story may take, how long the wire waits, and for how long nothing may happen after the end.
-struct Pace {
+/// Timeouts: for a story, for the wire, and for the quiet period after the end.
+struct Timeouts {
     limit: Duration,
-    patience: Duration,
+    delay: Duration,
     rest: Duration,
 }
 
-/// What has come of a story.
+/// Result of a story.
 struct End {
     state: Value,
-    calls: Vec<Noted>,
+    calls: Vec<RecordedCall>,
 }
 
-async fn told(env: &Env, stage: &Stage, story: Story, pace: &Pace, faults: &[(Call, Way)]) -> anyhow::Result<End> {
-    let Stage { namespace, beginning } = stage;
-    let wire = Wire::new(env.client()?, beginning, pace.patience, faults);
-    let world = World::begin(env, namespace, wire.client()).await?;
-    let told = timeout(pace.limit, story.tell(&world)).await;
-    let state = state(&world).await?;
-    told.with_context(|| format!("it has come to a halt at {state:#}"))??;
-    sleep(pace.rest).await;
-    let later = self::state(&world).await?;
-    ensure!(later == state, "it goes on from {state:#} to {later:#}");
-    world.stop().await?;
-    Ok(End { state, calls: wire.calls() })
+async fn run_scenario(
+    env: &Env,
+    start: &ScenarioStart,
+    scenario: Scenario,
+    timeouts: &Timeouts,
+    faults: &[(Call, FaultKind)],
+) -> anyhow::Result<End> {
+    let ScenarioStart {
+        namespace,
+        start_version,
+    } = start;
+    let proxy = FaultProxy::new(env.client()?, start_version, timeouts.delay, faults);
+    let fixture = Fixture::begin(env, namespace, proxy.client()).await?;
+    let run_scenario = timeout(timeouts.limit, scenario.run(&fixture)).await;
+    let state = state(&fixture).await?;
+    run_scenario.with_context(|| format!("no progress after {state:#}"))??;
+    sleep(timeouts.rest).await;
+    let later = self::state(&fixture).await?;
+    ensure!(
+        later == state,
+        "state changed after the end from {state:#} to {later:#}"
+    );
+    fixture.stop().await?;
+    Ok(End {
+        state,
+        calls: proxy.calls(),
+    })
 }
 
-/// All that the controller writes, but for times. Generations count what was written of a spec.
-async fn state(world: &World) -> anyhow::Result<Value> {
-    let key = world.key("plane");
-    let plane = world.client.get::<CAPTControlPlane>(&key).await?.map(|plane| {
+/// Returns everything that the controller writes, except for times.
+///
+/// The generations count the writes to each spec.
+async fn state(fixture: &Fixture) -> anyhow::Result<Value> {
+    let key = fixture.key("plane");
+    let plane = fixture.client.get::<CAPTControlPlane>(&key).await?.map(|plane| {
         let mut status = json!(plane.status);
         for condition in status["conditions"].as_array_mut().into_iter().flatten() {
             condition["lastTransitionTime"].take();
@@ -132,166 +181,283 @@ async fn state(world: &World) -> anyhow::Result<Value> {
         let meta = &plane.metadata;
         json!({"spec": plane.spec, "status": status, "finalizers": meta.finalizers, "generation": meta.generation})
     });
-    let cluster = world.client.get::<Cluster>(&key).await?.context("nobody deletes it")?;
-    Ok(json!({"plane": plane, "cluster": {"spec": cluster.spec, "generation": cluster.metadata.generation}}))
+    let cluster = fixture
+        .client
+        .get::<Cluster>(&key)
+        .await?
+        .context("the Cluster is never deleted")?;
+    Ok(
+        json!({"plane": plane, "cluster": {"spec": cluster.spec, "generation": cluster.metadata.generation}}),
+    )
 }
 
 impl End {
-    /// How often the server has done this.
-    fn done(&self, what: &str) -> usize {
-        let is_done = |noted: &&Noted| noted.call.what == what && noted.code.is_some_and(|code| code < 300);
+    /// Counts the successful requests of this kind.
+    fn count(&self, what: &str) -> usize {
+        let is_done = |find: &&RecordedCall| {
+            find.call.request_kind == what && find.code.is_some_and(|code| code < 300)
+        };
         self.calls.iter().filter(is_done).count()
     }
 
-    fn noted(&self, call: &Call) -> Option<&Noted> {
-        self.calls.iter().find(|noted| noted.call == *call)
+    fn find(&self, call: &Call) -> Option<&RecordedCall> {
+        self.calls.iter().find(|find| find.call == *call)
     }
 
-    /// The same state, by the same writes. For each fault there may be one more thing to say on the way; an event that follows a write is lost if it is not known that it was done.
-    fn is_that_of(&self, undisturbed: &Self, faults: &[(Call, Way)]) -> anyhow::Result<()> {
-        for (call, _) in faults.iter().filter(|(call, way)| *way == Way::Stale && call.is_write()) {
-            let over_others = self.noted(call).and_then(|noted| noted.code).is_some_and(|code| code < 300);
-            ensure!(!over_others, "it was written over what somebody else wrote");
+    /// Asserts that state and writes equal those of the run without faults.
+    ///
+    /// Each fault may cause one more status write. The event after a write is lost if the
+    /// controller does not learn that the write succeeded.
+    fn assert_same_as(&self, baseline: &Self, faults: &[(Call, FaultKind)]) -> anyhow::Result<()> {
+        for (call, _) in faults
+            .iter()
+            .filter(|(call, kind)| *kind == FaultKind::Stale && call.is_write())
+        {
+            let over_others = self
+                .find(call)
+                .and_then(|find| find.code)
+                .is_some_and(|code| code < 300);
+            ensure!(!over_others, "a stale write overwrote a concurrent change");
         }
-        ensure!(self.state == undisturbed.state, "{:#} and not {:#}", self.state, undisturbed.state);
+        ensure!(
+            self.state == baseline.state,
+            "state {:#}, expected {:#}",
+            self.state,
+            baseline.state
+        );
         for once in ["patch captcontrolplanes", "patch clusters"] {
-            let (many, wanted) = (self.done(once), undisturbed.done(once));
-            ensure!(many == wanted, "`{once}` was done {many} times, and not {wanted}");
+            let (count, wanted) = (self.count(once), baseline.count(once));
+            ensure!(
+                count == wanted,
+                "`{once}` was done {count} times, and not {wanted}"
+            );
         }
-        for (what, more) in [("patch captcontrolplanes/status", faults.len()), ("create events", 0)] {
-            let (many, most) = (self.done(what), undisturbed.done(what) + more);
-            ensure!(many <= most, "`{what}` was done {many} times, at most {most} are needed");
+        for (what, more) in [
+            ("patch captcontrolplanes/status", faults.len()),
+            ("create events", 0),
+        ] {
+            let (count, most) = (self.count(what), baseline.count(what) + more);
+            ensure!(
+                count <= most,
+                "`{what}` was done {count} times, at most {most} are needed"
+            );
         }
         Ok(())
     }
 }
 
-/// The ways in which a call can go wrong; a watch, after each of its events.
-fn ways(call: &Call, events: usize) -> Vec<Way> {
-    let mut ways = vec![Way::TooMany, Way::Internal, Way::Timeout, Way::Lost];
-    // What is new is not made from anything; and a cluster is read by itself when it is cleared, from the server, which then tells what is and not what was.
-    if !call.what.starts_with("create") && call.what != "get clusters" {
-        ways.extend([Way::Conflict, Way::Stale]);
+/// Returns the faults for a request. A watch can break after each of its events.
+fn fault_kinds(call: &Call, events: usize) -> Vec<FaultKind> {
+    let mut fault_kinds = vec![
+        FaultKind::TooMany,
+        FaultKind::Internal,
+        FaultKind::Timeout,
+        FaultKind::Lost,
+    ];
+    // Creations have no previous version. A cluster that is cleared is read from the server, which
+    // never returns a stale version.
+    if !call.request_kind.starts_with("create") && call.request_kind != "get clusters" {
+        fault_kinds.extend([FaultKind::Conflict, FaultKind::Stale]);
     }
-    ways.extend((0..=events).map(Way::Dropped));
-    ways
+    fault_kinds.extend((0..=events).map(FaultKind::Dropped));
+    fault_kinds
 }
 
-/// A story that can be told again and again from its beginning, on a clock that does not wait.
-struct Again {
+/// Story that can be repeated from its `start_version`, on a paused clock.
+struct RepeatableScenario {
     server: ApiServer,
-    stage: Stage,
-    story: Story,
+    start: ScenarioStart,
+    scenario: Scenario,
 }
 
-impl Again {
-    async fn new(story: Story) -> anyhow::Result<Self> {
+impl RepeatableScenario {
+    async fn new(scenario: Scenario) -> anyhow::Result<Self> {
         let server = ApiServer::new(Options::default())?;
         let env = Env::Embedded(Embedded::new(server.clone()));
-        env.install(endpoint::definitions().into_iter().chain(endpoint::dependencies())).await?;
-        Ok(Self { server, stage: Stage::set(&env).await?, story })
+        env.install(
+            endpoint::definitions()
+                .into_iter()
+                .chain(endpoint::dependencies()),
+        )
+        .await?;
+        Ok(Self {
+            server,
+            start: ScenarioStart::set(&env).await?,
+            scenario,
+        })
     }
 
-    /// The controller looks again twice before it is believed that all is over.
-    async fn tell(&self, faults: &[(Call, Way)]) -> anyhow::Result<End> {
-        const PACE: Pace =
-            Pace { limit: Duration::from_mins(10), patience: Duration::from_secs(2), rest: Duration::from_mins(1) };
+    /// Runs the story. Waits for two periodic reconciles before it checks the end.
+    async fn run(&self, faults: &[(Call, FaultKind)]) -> anyhow::Result<End> {
+        const TIMEOUTS: Timeouts = Timeouts {
+            limit: Duration::from_mins(10),
+            delay: Duration::from_secs(2),
+            rest: Duration::from_mins(1),
+        };
         let env = Env::Embedded(Embedded::new(self.server.fork()));
-        told(&env, &self.stage, self.story, &PACE, faults).await.with_context(|| format!("{faults:?}"))
+        run_scenario(&env, &self.start, self.scenario, &TIMEOUTS, faults)
+            .await
+            .with_context(|| format!("{faults:?}"))
     }
 }
 
-/// Every call in every way, but for those that are made in the same story up to where it goes on as another one.
-async fn every_call_goes_wrong(story: Story, before: Option<Story>) -> anyhow::Result<()> {
-    let again = Again::new(story).await?;
-    let undisturbed = again.tell(&[]).await?;
+/// Fails every request in every way.
+///
+/// Skips requests that are already covered by the story `before`.
+async fn fail_every_call(scenario: Scenario, before: Option<Scenario>) -> anyhow::Result<()> {
+    let scenario_runner = RepeatableScenario::new(scenario).await?;
+    let baseline = scenario_runner.run(&[]).await?;
     let known = match before {
-        Some(before) => Again::new(before).await?.tell(&[]).await?.calls,
+        Some(before) => RepeatableScenario::new(before).await?.run(&[]).await?.calls,
         None => Vec::new(),
     };
-    let is_new = |noted: &&Noted| !known.iter().any(|old| old.call == noted.call && old.events == noted.events);
-    for Noted { call, events, .. } in undisturbed.calls.iter().filter(is_new) {
-        for way in ways(call, *events) {
-            let faults = [(call.clone(), way)];
-            let end = again.tell(&faults).await?;
-            end.noted(call).with_context(|| format!("{faults:?} were not called"))?;
-            end.is_that_of(&undisturbed, &faults).with_context(|| format!("{faults:?}"))?;
+    let is_new = |find: &&RecordedCall| {
+        !known
+            .iter()
+            .any(|old| old.call == find.call && old.events == find.events)
+    };
+    for RecordedCall { call, events, .. } in baseline.calls.iter().filter(is_new) {
+        for kind in fault_kinds(call, *events) {
+            let faults = [(call.clone(), kind)];
+            let end = scenario_runner.run(&faults).await?;
+            end.find(call)
+                .with_context(|| format!("{faults:?} were not called"))?;
+            end.assert_same_as(&baseline, &faults)
+                .with_context(|| format!("{faults:?}"))?;
         }
     }
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn outputs_are_propagated_whichever_call_goes_wrong() -> anyhow::Result<()> {
-    every_call_goes_wrong(Story::Outputs, None).await
+async fn outputs_are_propagated_whichever_call_fails() -> anyhow::Result<()> {
+    fail_every_call(Scenario::Outputs, None).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rotated_secret_is_followed_whichever_call_goes_wrong() -> anyhow::Result<()> {
-    every_call_goes_wrong(Story::Rotation, None).await
+async fn a_rotated_secret_is_propagated_whichever_call_fails() -> anyhow::Result<()> {
+    fail_every_call(Scenario::Rotation, None).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_clears_whichever_call_goes_wrong() -> anyhow::Result<()> {
-    every_call_goes_wrong(Story::Deletion, Some(Story::Outputs)).await
+async fn a_deletion_clears_the_endpoint_whichever_call_fails() -> anyhow::Result<()> {
+    fail_every_call(Scenario::Deletion, Some(Scenario::Outputs)).await
 }
 
-/// The writes of a whole life, in every way, many lives at once. Nothing is written after it, so that there is nothing to wait for.
+/// Fails each write of a complete life in every way, with concurrent lives.
+///
+/// Nothing is written after a life, so there is no quiet period.
 async fn writes_on_real(env: Env) -> anyhow::Result<()> {
-    const PACE: Pace =
-        Pace { limit: Duration::from_mins(1), patience: Duration::from_millis(300), rest: Duration::ZERO };
-    const AT_ONCE: usize = 12;
-    env.install(endpoint::definitions().into_iter().chain(endpoint::dependencies())).await?;
+    const TIMEOUTS: Timeouts = Timeouts {
+        limit: Duration::from_mins(1),
+        delay: Duration::from_millis(300),
+        rest: Duration::ZERO,
+    };
+    const CONCURRENT_LIFECYCLES: usize = 12;
+    env.install(
+        endpoint::definitions()
+            .into_iter()
+            .chain(endpoint::dependencies()),
+    )
+    .await?;
     let env = &env;
-    let live = async |faults: &[_]| told(env, &Stage::set(env).await?, Story::Life, &PACE, faults).await;
-    let undisturbed = &live(&[]).await?;
-    // Those that no life is without: finalizer, endpoints and release; the cluster's two and none; what is said of each; and what was replaced.
+    let run_lifecycle = async |faults: &[_]| {
+        run_scenario(
+            env,
+            &ScenarioStart::set(env).await?,
+            Scenario::Lifecycle,
+            &TIMEOUTS,
+            faults,
+        )
+        .await
+    };
+    let baseline = &run_lifecycle(&[]).await?;
+    // Writes of every life: finalizer, endpoints and release; the two endpoints of the cluster and
+    // their removal; the status after each; and the event about the replaced endpoint.
     let writes = [
         ("patch captcontrolplanes", 4),
         ("patch clusters", 3),
         ("patch captcontrolplanes/status", 4),
         ("create events", 1),
     ];
-    let calls = writes.iter().flat_map(|(what, many)| (0..*many).map(|before| Call { what: (*what).into(), before }));
-    let cases = calls.flat_map(|call| ways(&call, 0).into_iter().map(move |way| (call.clone(), way)));
-    let lives = cases.map(|fault| async move {
+    let calls = writes.iter().flat_map(|(what, count)| {
+        (0..*count).map(|before| Call {
+            request_kind: (*what).into(),
+            before,
+        })
+    });
+    let cases = calls.flat_map(|call| {
+        fault_kinds(&call, 0)
+            .into_iter()
+            .map(move |kind| (call.clone(), kind))
+    });
+    let cases = cases.map(|fault| async move {
         let faults = [fault];
-        let end = live(&faults).await;
+        let end = run_lifecycle(&faults).await;
         let same = end.and_then(|end| {
-            end.noted(&faults[0].0).context("it was not called")?;
-            end.is_that_of(undisturbed, &faults)
+            end.find(&faults[0].0)
+                .context("the faulty call did not happen")?;
+            end.assert_same_as(baseline, &faults)
         });
         same.with_context(|| format!("{faults:?}"))
     });
-    stream::iter(lives).buffer_unordered(AT_ONCE).try_collect().await
+    stream::iter(cases)
+        .buffer_unordered(CONCURRENT_LIFECYCLES)
+        .try_collect()
+        .await
 }
 
 #[test]
-fn a_life_on_the_real_server_ends_the_same_whichever_write_goes_wrong() {
+fn a_lifecycle_on_the_real_server_has_the_same_result_whichever_write_fails() {
     run_real(writes_on_real);
 }
 
-/// A call goes wrong, and then another one of those that follow, some of which are made only because of the first.
-async fn two_calls_go_wrong(again: &Again, undisturbed: &End, random: &mut StdRng) -> anyhow::Result<()> {
-    let mut pick = |calls: &[Noted]| {
-        let Noted { call, events, .. } = calls.choose(random)?;
-        Some((call.clone(), *ways(call, *events).choose(random)?))
+/// Fails one request and then a later one.
+///
+/// The later one may exist only because of the first failure.
+async fn fail_two_calls(
+    scenario_runner: &RepeatableScenario,
+    baseline: &End,
+    random: &mut StdRng,
+) -> anyhow::Result<()> {
+    let mut pick = |calls: &[RecordedCall]| {
+        let RecordedCall { call, events, .. } = calls.choose(random)?;
+        Some((call.clone(), *fault_kinds(call, *events).choose(random)?))
     };
-    let first = pick(&undisturbed.calls).context("it calls somebody")?;
-    let end = again.tell(std::slice::from_ref(&first)).await?;
-    let bad = end.calls.iter().position(|noted| noted.call == first.0).context("it was not called")?;
-    let faults: Vec<_> = [Some(first), pick(&end.calls[bad + 1..])].into_iter().flatten().collect();
-    again.tell(&faults).await?.is_that_of(undisturbed, &faults).with_context(|| format!("{faults:?}"))
+    let first = pick(&baseline.calls).context("a request")?;
+    let end = scenario_runner.run(std::slice::from_ref(&first)).await?;
+    let failed_at = end
+        .calls
+        .iter()
+        .position(|find| find.call == first.0)
+        .context("the faulty call did not happen")?;
+    let faults: Vec<_> = [Some(first), pick(&end.calls[failed_at + 1..])]
+        .into_iter()
+        .flatten()
+        .collect();
+    scenario_runner
+        .run(&faults)
+        .await?
+        .assert_same_as(baseline, &faults)
+        .with_context(|| format!("{faults:?}"))
 }
 
 #[test]
-fn soak_a_life_ends_the_same_if_two_calls_go_wrong() -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+fn soak_a_lifecycle_has_the_same_result_if_two_calls_fail() -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()?;
     runtime.block_on(async {
-        let again = Again::new(Story::Life).await?;
-        let undisturbed = again.tell(&[]).await?;
+        let scenario_runner = RepeatableScenario::new(Scenario::Lifecycle).await?;
+        let baseline = scenario_runner.run(&[]).await?;
         for seed in Seeds::new(this_test!(), 20) {
-            two_calls_go_wrong(&again, &undisturbed, &mut StdRng::seed_from_u64(seed)).await?;
+            fail_two_calls(
+                &scenario_runner,
+                &baseline,
+                &mut StdRng::seed_from_u64(seed),
+            )
+            .await?;
         }
         Ok(())
     })

@@ -1,6 +1,8 @@
-//! Whether somebody answers: seen, said once, and of no consequence.
+//! Tests of health checks.
+//!
+//! Results are reported once and do not affect the endpoint.
 
-use crate::world::{World, until};
+use crate::fixture::{Fixture, until};
 use anyhow::{Context, Result};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use parking_lot::Mutex;
@@ -32,8 +34,8 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// Often, and never too late because the machine is slow.
-const EAGER: Health = Health {
+/// Short intervals, and timeouts that a slow machine does not exceed.
+const SHORT_INTERVALS: Health = Health {
     every: Duration::from_millis(20),
     every_when_failing: Duration::from_millis(20),
     connect: Duration::from_mins(1),
@@ -41,48 +43,57 @@ const EAGER: Health = Health {
     failures: 3,
 };
 
-/// What a server does with whoever comes.
+/// Behaviour of the test server towards connections.
 #[derive(Clone, Copy)]
-enum Manners {
-    Answers,
-    HangsUp,
-    IsSilent,
+enum Behaviour {
+    Responds,
+    Closes,
+    Hangs,
 }
 
-/// A control plane, as far as it can be asked.
+/// Test server in place of a control plane's API server.
 struct Plane {
     authority: Authority,
     address: SocketAddr,
-    manners: Arc<Mutex<Manners>>,
-    /// Connections.
-    visits: Arc<AtomicUsize>,
+    behaviour: Arc<Mutex<Behaviour>>,
+    /// Number of connections.
+    connections: Arc<AtomicUsize>,
     serving: JoinHandle<()>,
 }
 
 impl Plane {
-    async fn start(manners: Manners) -> Result<Self> {
+    async fn start(behaviour: Behaviour) -> Result<Self> {
         let authority = Authority::generate()?;
-        let shown = authority.server_certificate()?;
-        let certificate = CertificateDer::from_pem_slice(shown.certificate_pem.as_bytes())?;
-        let key = PrivateKeyDer::from_pem_slice(shown.key_pem.as_bytes())?;
+        let server_certificate = authority.server_certificate()?;
+        let certificate =
+            CertificateDer::from_pem_slice(server_certificate.certificate_pem.as_bytes())?;
+        let key = PrivateKeyDer::from_pem_slice(server_certificate.key_pem.as_bytes())?;
         let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()));
-        let builder = builder.with_safe_default_protocol_versions()?.with_no_client_auth();
+        let builder = builder
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth();
         let tls = TlsAcceptor::from(Arc::new(builder.with_single_cert(vec![certificate], key)?));
         let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let (address, manners) = (listener.local_addr()?, Arc::new(Mutex::new(manners)));
-        let visits = Arc::new(AtomicUsize::new(0));
-        let (behave, count) = (manners.clone(), visits.clone());
+        let (address, behaviour) = (listener.local_addr()?, Arc::new(Mutex::new(behaviour)));
+        let connections = Arc::new(AtomicUsize::new(0));
+        let (set_behaviour, connection_count) = (behaviour.clone(), connections.clone());
         let serving = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                count.fetch_add(1, Relaxed);
-                let manners = *behave.lock();
-                tokio::spawn(visit(stream, tls.clone(), manners));
+                connection_count.fetch_add(1, Relaxed);
+                let behaviour = *set_behaviour.lock();
+                tokio::spawn(serve(stream, tls.clone(), behaviour));
             }
         });
-        Ok(Self { authority, address, manners, visits, serving })
+        Ok(Self {
+            authority,
+            address,
+            behaviour,
+            connections,
+            serving,
+        })
     }
 
-    /// As Terraform says it.
+    /// Returns the outputs of the workspace in Terraform's format.
     fn outputs(&self) -> Value {
         json!({"cluster_endpoint": format!("https://{}", self.address), "cluster_certificate_authority_data": self.authority()})
     }
@@ -91,50 +102,72 @@ impl Plane {
         STANDARD.encode(self.authority.ca_pem())
     }
 
-    fn behave(&self, manners: Manners) {
-        *self.manners.lock() = manners;
+    fn set_behaviour(&self, behaviour: Behaviour) {
+        *self.behaviour.lock() = behaviour;
     }
 
-    fn visits(&self) -> usize {
-        self.visits.load(Relaxed)
+    fn connections(&self) -> usize {
+        self.connections.load(Relaxed)
     }
 }
 
-/// Nobody may read anything here.
-async fn visit(stream: TcpStream, tls: TlsAcceptor, manners: Manners) -> Result<()> {
-    match manners {
-        Manners::HangsUp => return Ok(()),
-        Manners::IsSilent => {
+/// Serves one connection. Requests are answered with 401.
+async fn serve(stream: TcpStream, tls: TlsAcceptor, behaviour: Behaviour) -> Result<()> {
+    match behaviour {
+        Behaviour::Closes => return Ok(()),
+        Behaviour::Hangs => {
             std::future::pending::<()>().await;
             drop(stream);
         }
-        Manners::Answers => {
+        Behaviour::Responds => {
             let mut stream = tls.accept(stream).await?;
-            let mut asked = vec![0; 1024];
-            let read = stream.read(&mut asked).await?;
-            let answer = if asked[..read].starts_with(b"GET /readyz HTTP/1.1\r\n") { "401 Unauthorized" } else { "" };
-            stream.write_all(format!("HTTP/1.1 {answer}\r\ncontent-length: 0\r\n\r\n").as_bytes()).await?;
+            let mut request = vec![0; 1024];
+            let read = stream.read(&mut request).await?;
+            let status = if request[..read].starts_with(b"GET /readyz HTTP/1.1\r\n") {
+                "401 Unauthorized"
+            } else {
+                ""
+            };
+            stream
+                .write_all(format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").as_bytes())
+                .await?;
             stream.shutdown().await?;
         }
     }
     Ok(())
 }
 
-/// With a manager that checks.
-async fn checked(env: &Env, health: Health) -> Result<World> {
-    env.install(endpoint::definitions().into_iter().chain(endpoint::dependencies())).await?;
+/// Starts a manager with health checks.
+async fn start_with_checks(env: &Env, health: Health) -> Result<Fixture> {
+    env.install(
+        endpoint::definitions()
+            .into_iter()
+            .chain(endpoint::dependencies()),
+    )
+    .await?;
     let namespace = env.namespace("health").await?;
-    let options = Options { health: Some(health), workers: Some(1), ..Options::default() };
-    let world = World::with(env.client()?, Manager::builder(env.client()?), &options, &namespace)?;
-    world.make_plane().await?;
-    Ok(world)
+    let options = Options {
+        health: Some(health),
+        workers: Some(1),
+        ..Options::default()
+    };
+    let fixture = Fixture::with(
+        env.client()?,
+        Manager::builder(env.client()?),
+        &options,
+        &namespace,
+    )?;
+    fixture.make_plane().await?;
+    Ok(fixture)
 }
 
-impl World {
-    /// Status, reason and message.
+impl Fixture {
+    /// Returns status, reason and message of the condition.
     async fn health(&self) -> Result<Option<(String, String, String)>> {
         let conditions = self.plane().await?.status.unwrap_or_default().conditions;
-        let condition = conditions.into_iter().find(|condition| condition.type_ == ENDPOINT_HEALTHY);
+        let condition = conditions
+            .into_iter()
+            .find(|condition| condition.type_ == ENDPOINT_HEALTHY);
         Ok(condition.map(|it| (it.status, it.reason, it.message)))
     }
 
@@ -144,175 +177,184 @@ impl World {
         Ok((status, message))
     }
 
-    /// What the manager has written.
+    /// Counts the PATCH requests of the manager.
     fn patches(&self) -> u64 {
         let page = self.manager.metrics_page();
-        let of_patches = |line: &&str| line.starts_with("rest_client_requests") && line.contains("method=\"PATCH\"");
-        let numbers = page.lines().filter(of_patches).filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+        let is_patch = |line: &&str| {
+            line.starts_with("rest_client_requests") && line.contains("method=\"PATCH\"")
+        };
+        let numbers = page
+            .lines()
+            .filter(is_patch)
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
         numbers.sum()
     }
 
     fn gauge(&self) -> Option<String> {
         let page = self.manager.metrics_page();
-        let name = format!("capt_endpoint_healthy{{namespace=\"{}\",name=\"plane\"}} ", self.namespace);
-        page.lines().find_map(|line| line.strip_prefix(&name).map(str::to_owned))
+        let name = format!(
+            "capt_endpoint_healthy{{namespace=\"{}\",name=\"plane\"}} ",
+            self.namespace
+        );
+        page.lines()
+            .find_map(|line| line.strip_prefix(&name).map(str::to_owned))
     }
 }
 
 steersman::env_test! {
-    async fn any_answer_is_healthy_and_each_turn_is_written_once(env: Env) -> Result<()> {
-        let (plane, world) = (Plane::start(Manners::Answers).await?, checked(&env, EAGER).await?);
-        world.make_workspace(Some(plane.outputs())).await?;
-        let (status, message) = world.until_health("EndpointReachable").await?;
-        assert_eq!((status.as_str(), message), ("True", format!("{} answers", plane.address)));
-        assert_eq!(world.gauge().as_deref(), Some("1"));
-        world.until_propagated(&plane.address.to_string()).await?;
+    async fn any_response_is_healthy_and_each_change_is_written_once(env: Env) -> Result<()> {
+        let (plane, fixture) = (Plane::start(Behaviour::Responds).await?, start_with_checks(&env, SHORT_INTERVALS).await?);
+        fixture.make_workspace(Some(plane.outputs())).await?;
+        let (status, message) = fixture.until_health("EndpointReachable").await?;
+        assert_eq!((status.as_str(), message), ("True", format!("{} responds", plane.address)));
+        assert_eq!(fixture.gauge().as_deref(), Some("1"));
+        fixture.until_propagated(&plane.address.to_string()).await?;
 
-        let seen = async |visits: usize| {
-            let until_now = plane.visits();
-            until(async || Ok(plane.visits() >= until_now + visits)).await
+        let wait_for_checks = async |connections: usize| {
+            let until_now = plane.connections();
+            until(async || Ok(plane.connections() >= until_now + connections)).await
         };
         let unchanged = async || {
-            let before = world.patches();
-            seen(3).await?;
-            Ok(world.patches() == before)
+            let before = fixture.patches();
+            wait_for_checks(3).await?;
+            Ok(fixture.patches() == before)
         };
-        until(unchanged).await.context("what was begun is written")?;
-        for (manners, reason, gauge) in [
-            (Manners::HangsUp, "EndpointUnreachable", "0"),
-            (Manners::Answers, "EndpointReachable", "1"),
-            (Manners::HangsUp, "EndpointUnreachable", "0"),
+        until(unchanged).await.context("pending writes finish")?;
+        for (behaviour, reason, gauge) in [
+            (Behaviour::Closes, "EndpointUnreachable", "0"),
+            (Behaviour::Responds, "EndpointReachable", "1"),
+            (Behaviour::Closes, "EndpointUnreachable", "0"),
         ] {
-            let written = world.patches();
-            plane.behave(manners);
-            world.until_health(reason).await?;
-            assert_eq!(world.gauge().as_deref(), Some(gauge));
-            until(async || Ok(world.patches() > written)).await?;
-            seen(6).await?;
-            assert_eq!(world.patches(), written + 1, "one for the turn, and none for what stays");
+            let written = fixture.patches();
+            plane.set_behaviour(behaviour);
+            fixture.until_health(reason).await?;
+            assert_eq!(fixture.gauge().as_deref(), Some(gauge));
+            until(async || Ok(fixture.patches() > written)).await?;
+            wait_for_checks(6).await?;
+            assert_eq!(fixture.patches(), written + 1, "one write per change");
         }
-        // Nor for what does not concern it.
-        let written = world.patches();
+        // Unrelated changes cause no write either.
+        let written = fixture.patches();
         let tags = Patch::Merge(json!({"spec": {"additionalTags": {"team": "web"}}}));
-        world.client.patch::<CAPTControlPlane>(&world.key("plane"), &tags).await?;
-        until(async || Ok(world.patches() > written)).await?;
-        seen(6).await?;
-        assert_eq!(world.patches(), written + 1, "EndpointReady is of the new generation");
-        let status = world.plane().await?.status.context("it is said")?;
-        assert!(status.ready, "that is another matter");
-        world.until_propagated(&plane.address.to_string()).await?;
-        assert!(!serde_json::to_string(&world.plane().await?)?.contains(&plane.authority()));
+        fixture.client.patch::<CAPTControlPlane>(&fixture.key("plane"), &tags).await?;
+        until(async || Ok(fixture.patches() > written)).await?;
+        wait_for_checks(6).await?;
+        assert_eq!(fixture.patches(), written + 1, "EndpointReady is of the new generation");
+        let status = fixture.plane().await?.status.context("a status")?;
+        assert!(status.ready, "readiness does not depend on health");
+        fixture.until_propagated(&plane.address.to_string()).await?;
+        assert!(!serde_json::to_string(&fixture.plane().await?)?.contains(&plane.authority()));
         plane.serving.abort();
-        world.stop().await
+        fixture.stop().await
     }
 
-    async fn who_cannot_be_trusted_is_not_there(env: Env) -> Result<()> {
-        let (plane, other, world) =
-            (Plane::start(Manners::Answers).await?, Authority::generate()?, checked(&env, EAGER).await?);
+    async fn an_untrusted_certificate_is_unreachable(env: Env) -> Result<()> {
+        let (plane, other, fixture) =
+            (Plane::start(Behaviour::Responds).await?, Authority::generate()?, start_with_checks(&env, SHORT_INTERVALS).await?);
         let mut outputs = plane.outputs();
         outputs["cluster_certificate_authority_data"] = STANDARD.encode(other.ca_pem()).into();
-        world.make_workspace(Some(outputs)).await?;
-        let (status, message) = world.until_health("EndpointUnreachable").await?;
+        fixture.make_workspace(Some(outputs)).await?;
+        let (status, message) = fixture.until_health("EndpointUnreachable").await?;
         assert_eq!(status, "False");
-        assert!(message.contains("no TLS: invalid peer certificate"), "{message}");
-        // With the right one it is.
-        world.set_outputs(plane.outputs()).await?;
-        world.until_health("EndpointReachable").await?;
+        assert!(message.contains("TLS handshake failed: invalid peer certificate"), "{message}");
+        // The correct authority makes it reachable.
+        fixture.set_outputs(plane.outputs()).await?;
+        fixture.until_health("EndpointReachable").await?;
         plane.serving.abort();
-        world.stop().await
+        fixture.stop().await
     }
 
-    async fn what_was_said_of_one_endpoint_is_not_said_of_the_next(env: Env) -> Result<()> {
-        let (first, next) = (Plane::start(Manners::Answers).await?, Plane::start(Manners::IsSilent).await?);
-        let world = checked(&env, EAGER).await?;
-        world.make_workspace(Some(first.outputs())).await?;
-        world.until_health("EndpointReachable").await?;
-        assert_eq!(world.gauge().as_deref(), Some("1"));
-        // Nobody knows for a minute.
-        world.set_outputs(next.outputs()).await?;
-        assert_eq!(world.until_health("NotCheckedYet").await?.0, "Unknown");
-        assert_eq!(world.gauge(), None);
-        world.set_outputs(first.outputs()).await?;
-        world.until_propagated(&first.address.to_string()).await?;
+    async fn a_new_endpoint_resets_the_condition(env: Env) -> Result<()> {
+        let (first, next) = (Plane::start(Behaviour::Responds).await?, Plane::start(Behaviour::Hangs).await?);
+        let fixture = start_with_checks(&env, SHORT_INTERVALS).await?;
+        fixture.make_workspace(Some(first.outputs())).await?;
+        fixture.until_health("EndpointReachable").await?;
+        assert_eq!(fixture.gauge().as_deref(), Some("1"));
+        // Not checked before a minute has passed.
+        fixture.set_outputs(next.outputs()).await?;
+        assert_eq!(fixture.until_health("NotCheckedYet").await?.0, "Unknown");
+        assert_eq!(fixture.gauge(), None);
+        fixture.set_outputs(first.outputs()).await?;
+        fixture.until_propagated(&first.address.to_string()).await?;
         for plane in [first, next] {
             plane.serving.abort();
         }
-        world.stop().await
+        fixture.stop().await
     }
 
-    async fn where_nobody_listens_nobody_is_healthy_and_the_endpoint_stays(env: Env) -> Result<()> {
-        let (plane, world) = (Plane::start(Manners::Answers).await?, checked(&env, EAGER).await?);
+    async fn a_closed_port_is_unreachable_and_keeps_the_endpoint(env: Env) -> Result<()> {
+        let (plane, fixture) = (Plane::start(Behaviour::Responds).await?, start_with_checks(&env, SHORT_INTERVALS).await?);
         plane.serving.abort();
         until(async || Ok(plane.serving.is_finished())).await?;
-        world.make_workspace(Some(plane.outputs())).await?;
-        let (_, message) = world.until_health("EndpointUnreachable").await?;
+        fixture.make_workspace(Some(plane.outputs())).await?;
+        let (_, message) = fixture.until_health("EndpointUnreachable").await?;
         assert!(message.starts_with(&format!("{}: no connection: ", plane.address)), "{message}");
-        world.until_propagated(&plane.address.to_string()).await?;
-        world.stop().await
+        fixture.until_propagated(&plane.address.to_string()).await?;
+        fixture.stop().await
     }
 
-    async fn one_that_hangs_keeps_nobody_waiting(env: Env) -> Result<()> {
-        let plane = Plane::start(Manners::IsSilent).await?;
-        let world = checked(&env, EAGER).await?;
-        world.make_workspace(Some(plane.outputs())).await?;
-        world.until_propagated(&plane.address.to_string()).await?;
-        until(async || Ok(plane.visits() > 0)).await?;
-        // While it is asked, by one worker of a minute; and it does not keep the manager from stopping.
-        world.set_outputs(json!({"cluster_endpoint": "https://127.0.0.1:9"})).await?;
-        world.until_propagated("127.0.0.1:9").await?;
-        world.set_outputs(plane.outputs()).await?;
-        world.until_propagated(&plane.address.to_string()).await?;
-        assert_eq!(world.health().await?, None, "nobody knows yet");
-        world.stop().await?;
+    async fn a_check_that_hangs_blocks_nothing(env: Env) -> Result<()> {
+        let plane = Plane::start(Behaviour::Hangs).await?;
+        let fixture = start_with_checks(&env, SHORT_INTERVALS).await?;
+        fixture.make_workspace(Some(plane.outputs())).await?;
+        fixture.until_propagated(&plane.address.to_string()).await?;
+        until(async || Ok(plane.connections() > 0)).await?;
+        // A check that hangs blocks neither reconciles nor the manager's shutdown.
+        fixture.set_outputs(json!({"cluster_endpoint": "https://127.0.0.1:9"})).await?;
+        fixture.until_propagated("127.0.0.1:9").await?;
+        fixture.set_outputs(plane.outputs()).await?;
+        fixture.until_propagated(&plane.address.to_string()).await?;
+        assert_eq!(fixture.health().await?, None, "no result yet");
+        fixture.stop().await?;
 
-        let brief = Health { total: Duration::from_millis(50), ..EAGER };
-        let world = checked(&env, brief).await?;
-        world.make_workspace(Some(plane.outputs())).await?;
-        let (_, message) = world.until_health("EndpointUnreachable").await?;
-        assert_eq!(message, format!("{}: no answer within 50ms", plane.address));
+        let short_limit = Health { total: Duration::from_millis(50), ..SHORT_INTERVALS };
+        let fixture = start_with_checks(&env, short_limit).await?;
+        fixture.make_workspace(Some(plane.outputs())).await?;
+        let (_, message) = fixture.until_health("EndpointUnreachable").await?;
+        assert_eq!(message, format!("{}: no response within 50ms", plane.address));
         plane.serving.abort();
-        world.stop().await
+        fixture.stop().await
     }
 
-    async fn without_an_authority_nobody_is_asked_until_a_secret_has_one(env: Env) -> Result<()> {
-        let (plane, world) = (Plane::start(Manners::Answers).await?, checked(&env, EAGER).await?);
+    async fn an_endpoint_is_not_checked_without_an_authority(env: Env) -> Result<()> {
+        let (plane, fixture) = (Plane::start(Behaviour::Responds).await?, start_with_checks(&env, SHORT_INTERVALS).await?);
         let endpoint = format!("https://{}", plane.address);
-        world.make_workspace(Some(json!({"cluster_endpoint": endpoint}))).await?;
-        assert_eq!(world.until_health("NoAuthority").await?.0, "Unknown");
-        world.set_outputs(json!({"cluster_endpoint": endpoint, "cluster_certificate_authority_data": "hunter2"})).await?;
-        let (status, message) = world.until_health("InvalidAuthority").await?;
+        fixture.make_workspace(Some(json!({"cluster_endpoint": endpoint}))).await?;
+        assert_eq!(fixture.until_health("NoAuthority").await?.0, "Unknown");
+        fixture.set_outputs(json!({"cluster_endpoint": endpoint, "cluster_certificate_authority_data": "hunter2"})).await?;
+        let (status, message) = fixture.until_health("InvalidAuthority").await?;
         assert!(status == "Unknown" && !message.contains("hunter2"), "{message}");
-        assert_eq!((plane.visits(), world.gauge()), (0, None), "nobody can be trusted");
+        assert_eq!((plane.connections(), fixture.gauge()), (0, None), "no connection without an authority");
 
-        world.set_outputs(json!({"cluster_certificate_authority_data": null})).await?;
-        world.set_secret(&endpoint).await?;
+        fixture.set_outputs(json!({"cluster_certificate_authority_data": null})).await?;
+        fixture.set_secret(&endpoint).await?;
         let data = Patch::Merge(json!({"stringData": {"cluster_certificate_authority_data": plane.authority()}}));
         let secret = GroupVersionKind::gvk("", "v1", "Secret");
-        world.client.dynamic(&secret).patch(&world.key("connection"), &data).await?;
-        world.until_health("EndpointReachable").await?;
+        fixture.client.dynamic(&secret).patch(&fixture.key("connection"), &data).await?;
+        fixture.until_health("EndpointReachable").await?;
         plane.serving.abort();
-        world.stop().await
+        fixture.stop().await
     }
 
-    async fn one_for_insiders_is_not_asked_and_where_nobody_asks_nothing_is_said(env: Env) -> Result<()> {
-        let (plane, world) = (Plane::start(Manners::Answers).await?, checked(&env, EAGER).await?);
+    async fn a_private_endpoint_is_not_checked_and_disabled_checks_remove_the_condition(env: Env) -> Result<()> {
+        let (plane, fixture) = (Plane::start(Behaviour::Responds).await?, start_with_checks(&env, SHORT_INTERVALS).await?);
         let access = |public: bool| {
             let config = json!({"region": "eu-west-1", "endpointAccess": {"public": public, "private": true}});
             Patch::Merge(json!({"spec": {"controlPlaneConfig": config}}))
         };
-        world.client.patch::<CAPTControlPlane>(&world.key("plane"), &access(false)).await?;
-        world.make_workspace(Some(plane.outputs())).await?;
-        assert_eq!(world.until_health("PrivateEndpoint").await?.0, "Unknown");
-        assert_eq!((plane.visits(), world.gauge()), (0, None));
-        world.client.patch::<CAPTControlPlane>(&world.key("plane"), &access(true)).await?;
-        world.until_health("EndpointReachable").await?;
-        let namespace = world.namespace.clone();
-        world.stop().await?;
+        fixture.client.patch::<CAPTControlPlane>(&fixture.key("plane"), &access(false)).await?;
+        fixture.make_workspace(Some(plane.outputs())).await?;
+        assert_eq!(fixture.until_health("PrivateEndpoint").await?.0, "Unknown");
+        assert_eq!((plane.connections(), fixture.gauge()), (0, None));
+        fixture.client.patch::<CAPTControlPlane>(&fixture.key("plane"), &access(true)).await?;
+        fixture.until_health("EndpointReachable").await?;
+        let namespace = fixture.namespace.clone();
+        fixture.stop().await?;
 
-        let world = World::again(&env, &namespace)?;
-        until(async || Ok(world.health().await?.is_none())).await?;
-        world.until_propagated(&plane.address.to_string()).await?;
+        let fixture = Fixture::scenario_runner(&env, &namespace)?;
+        until(async || Ok(fixture.health().await?.is_none())).await?;
+        fixture.until_propagated(&plane.address.to_string()).await?;
         plane.serving.abort();
-        world.stop().await
+        fixture.stop().await
     }
 }

@@ -1,22 +1,22 @@
-//! The endpoint's controller, on the embedded server and on the real one.
+//! Tests of the endpoint controller on both servers.
 
-mod alone;
-mod between;
+mod behaviour;
 mod chaos;
 mod claims;
-mod counted;
-mod decisions;
-mod ears;
+#[path = "../../../benches/endpoint/control_planes.rs"]
+mod control_planes;
 mod errors;
+mod fault_proxy;
+mod fixture;
 mod health;
-mod heard;
-#[path = "../../../benches/endpoint/many.rs"]
-mod many;
+mod log_recorder;
+mod log_search;
+mod minimal_roles;
+mod missing_kinds;
 mod propagation;
-mod rights;
+mod recording_proxy;
+mod request_count;
 mod scope;
 mod secrecy;
-mod watched;
-mod wire;
-mod world;
+mod watch_latency;
 mod writes;

@@ -1,8 +1,8 @@
-//! What is written: no more than differs, once, in order, and looked at afterwards.
+//! Tests of writes: minimal, in order, once, and verified.
 
 use crate::{
-    between::{Asked, Between, Twist},
-    world::{World, until},
+    fixture::{Fixture, until},
+    recording_proxy::{RecordedRequest, RecordingProxy, Treatment},
 };
 use anyhow::{Context, Result};
 use http::{Method, StatusCode};
@@ -21,210 +21,215 @@ use steersman::{
     client::Patch,
     testing::{Env, TestServer},
 };
-use steersman_controllers::endpoint::{CAPTControlPlane, Cluster, Phase};
+use steersman_controllers::{
+    cluster_api::Cluster,
+    endpoint::{CAPTControlPlane, Phase},
+};
 use tokio::time::{Instant, sleep};
 
 const PLANE: &str = "captcontrolplanes/plane";
 const CLUSTER: &str = "clusters/plane";
 
-impl World {
-    /// With somebody between the manager and the server.
-    pub(crate) async fn between(env: &Env, between: &Between) -> Result<Self> {
+impl Fixture {
+    /// Creates a fixture whose manager uses the proxy.
+    pub(crate) async fn with_proxy(env: &Env, proxy: &RecordingProxy) -> Result<Self> {
         Self::install(env).await?;
         let namespace = env.namespace("endpoint").await?;
-        Self::begin(env, &namespace, between.client(env.client()?)).await
+        Self::begin(env, &namespace, proxy.client(env.client()?)).await
     }
 
-    /// Somebody else writes to the cluster.
+    /// Writes to the Cluster as another client.
     pub(crate) async fn set_cluster(&self, endpoint: Value) -> Result<()> {
         let patch = Patch::Merge(json!({"spec": {"controlPlaneEndpoint": endpoint}}));
-        self.client.patch::<Cluster>(&self.key("plane"), &patch).await?;
+        self.client
+            .patch::<Cluster>(&self.key("plane"), &patch)
+            .await?;
         Ok(())
     }
 }
 
 steersman::env_test! {
-    async fn an_endpoint_is_one_merge_patch_to_each_and_the_control_plane_is_first(env: Env) -> Result<()> {
-        let between = Between::seeing();
-        let world = World::between(&env, &between).await?;
-        world.make_workspace(None).await?;
-        // The second differs in its host alone.
+    async fn an_endpoint_is_one_merge_patch_per_object_control_plane_first(env: Env) -> Result<()> {
+        let proxy = RecordingProxy::recording();
+        let fixture = Fixture::with_proxy(&env, &proxy).await?;
+        fixture.make_workspace(None).await?;
+        // The second differs only in its host.
         for (host, patch) in [
             ("one.example.com", json!({"host": "one.example.com", "port": 443})),
             ("two.example.com", json!({"host": "two.example.com"})),
         ] {
-            let before = between.asked().len();
-            world.set_outputs(json!({"cluster_endpoint": host})).await?;
-            world.until_propagated(&format!("{host}:443")).await?;
-            let mut written = between.asked().split_off(before);
-            written.retain(|asked| asked.body["spec"] != Value::Null);
-            assert_eq!(written.iter().map(|asked| &*asked.path).collect::<Vec<_>>(), [PLANE, CLUSTER]);
-            for Asked { method, path, mut body } in written {
+            let before = proxy.requests().len();
+            fixture.set_outputs(json!({"cluster_endpoint": host})).await?;
+            fixture.until_propagated(&format!("{host}:443")).await?;
+            let mut written = proxy.requests().split_off(before);
+            written.retain(|request| request.body["spec"] != Value::Null);
+            assert_eq!(written.iter().map(|request| &*request.path).collect::<Vec<_>>(), [PLANE, CLUSTER]);
+            for RecordedRequest { method, path, mut body } in written {
                 assert_eq!(method, Method::PATCH, "{path}");
                 assert!(body["metadata"]["resourceVersion"].take().is_string(), "{path}");
                 let expected = json!({"metadata": {"resourceVersion": null}, "spec": {"controlPlaneEndpoint": patch}});
-                assert_eq!(body, expected, "{path}: what differs, and nothing else");
+                assert_eq!(body, expected, "{path}: only the difference");
             }
         }
-        world.stop().await
+        fixture.stop().await
     }
 
-    async fn an_endpoint_is_cleared_by_null(env: Env) -> Result<()> {
-        let between = Between::seeing();
-        let world = World::between(&env, &between).await?;
-        world.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
-        world.until_propagated("one.example.com:443").await?;
-        world.client.delete::<CAPTControlPlane>(&world.key("plane")).await?;
-        until(async || Ok(world.client.get::<CAPTControlPlane>(&world.key("plane")).await?.is_none())).await?;
-        let asked = between.asked();
-        let last = asked.iter().rfind(|asked| asked.is(&Method::PATCH, CLUSTER)).context("it was cleared")?;
+    async fn clearing_an_endpoint_patches_null(env: Env) -> Result<()> {
+        let proxy = RecordingProxy::recording();
+        let fixture = Fixture::with_proxy(&env, &proxy).await?;
+        fixture.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
+        fixture.until_propagated("one.example.com:443").await?;
+        fixture.client.delete::<CAPTControlPlane>(&fixture.key("plane")).await?;
+        until(async || Ok(fixture.client.get::<CAPTControlPlane>(&fixture.key("plane")).await?.is_none())).await?;
+        let requests = proxy.requests();
+        let last = requests.iter().rfind(|request| request.is(&Method::PATCH, CLUSTER)).context("a patch of the Cluster")?;
         assert_eq!(last.body["spec"], json!({"controlPlaneEndpoint": null}));
-        world.stop().await
+        fixture.stop().await
     }
 
-    async fn what_is_cleared_is_decided_by_the_server_and_not_from_memory(env: Env) -> Result<()> {
-        // As it is when the cache is behind: somebody else's is there already.
-        let between = Between::new(|asked| {
-            if !asked.is(&Method::GET, CLUSTER) {
-                return Twist::Nothing;
+    async fn clearing_compares_with_the_live_cluster(env: Env) -> Result<()> {
+        // The cache lags: another client has already replaced the endpoint.
+        let proxy = RecordingProxy::new(|request| {
+            if !request.is(&Method::GET, CLUSTER) {
+                return Treatment::Pass;
             }
-            Twist::Changed(|answer| answer["spec"]["controlPlaneEndpoint"]["host"] = "other.example.com".into())
+            Treatment::ChangeResponse(|answer| answer["spec"]["controlPlaneEndpoint"]["host"] = "other.example.com".into())
         });
-        let world = World::between(&env, &between).await?;
-        world.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
-        world.until_propagated("one.example.com:443").await?;
-        let written = between.count(&Method::PATCH, CLUSTER);
-        world.client.delete::<CAPTControlPlane>(&world.key("plane")).await?;
-        until(async || Ok(world.client.get::<CAPTControlPlane>(&world.key("plane")).await?.is_none())).await?;
-        assert_eq!((between.count(&Method::GET, CLUSTER), between.count(&Method::PATCH, CLUSTER)), (1, written));
-        world.stop().await
+        let fixture = Fixture::with_proxy(&env, &proxy).await?;
+        fixture.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
+        fixture.until_propagated("one.example.com:443").await?;
+        let written = proxy.count(&Method::PATCH, CLUSTER);
+        fixture.client.delete::<CAPTControlPlane>(&fixture.key("plane")).await?;
+        until(async || Ok(fixture.client.get::<CAPTControlPlane>(&fixture.key("plane")).await?.is_none())).await?;
+        assert_eq!((proxy.count(&Method::GET, CLUSTER), proxy.count(&Method::PATCH, CLUSTER)), (1, written));
+        fixture.stop().await
     }
 
-    async fn an_endpoint_that_is_not_there_after_it_was_written_is_written_again(env: Env) -> Result<()> {
-        let twisted = AtomicBool::new(false);
-        let between = Between::new(move |asked| {
-            if asked.is(&Method::PATCH, PLANE) && asked.body["spec"] != Value::Null && !twisted.swap(true, Relaxed) {
-                return Twist::Changed(|answer| answer["spec"]["controlPlaneEndpoint"]["host"] = "other.example.com".into());
+    async fn a_write_without_the_expected_result_is_repeated(env: Env) -> Result<()> {
+        let was_changed = AtomicBool::new(false);
+        let proxy = RecordingProxy::new(move |request| {
+            if request.is(&Method::PATCH, PLANE) && request.body["spec"] != Value::Null && !was_changed.swap(true, Relaxed) {
+                return Treatment::ChangeResponse(|answer| answer["spec"]["controlPlaneEndpoint"]["host"] = "other.example.com".into());
             }
-            Twist::Nothing
+            Treatment::Pass
         });
-        let world = World::between(&env, &between).await?;
-        world.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
-        world.until_propagated("one.example.com:443").await?;
-        let page = world.manager.metrics_page();
+        let fixture = Fixture::with_proxy(&env, &proxy).await?;
+        fixture.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
+        fixture.until_propagated("one.example.com:443").await?;
+        let page = fixture.manager.metrics_page();
         assert!(page.contains(r#"capt_endpoint_propagation_total{target="controlplane",result="error"} 1"#), "{page}");
         assert!(page.contains(r#"controller_runtime_reconcile_errors_total{controller="endpoint"} 1"#), "{page}");
         assert!(page.contains(r#"capt_endpoint_propagation_total{target="cluster",result="success"} 1"#), "{page}");
-        world.stop().await
+        fixture.stop().await
     }
 
-    async fn who_says_when_to_come_back_is_left_alone_until_then(env: Env) -> Result<()> {
-        let refused = AtomicBool::new(false);
-        let between = Between::new(move |asked| {
-            if !asked.is(&Method::PATCH, CLUSTER) || refused.swap(true, Relaxed) {
-                return Twist::Nothing;
+    async fn a_conflict_with_retry_after_is_retried_after_that_time(env: Env) -> Result<()> {
+        let was_rejected = AtomicBool::new(false);
+        let proxy = RecordingProxy::new(move |request| {
+            if !request.is(&Method::PATCH, CLUSTER) || was_rejected.swap(true, Relaxed) {
+                return Treatment::Pass;
             }
             let status = json!({
                 "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Conflict", "code": 409,
                 "message": "not now", "details": {"retryAfterSeconds": 1},
             });
-            Twist::Instead(StatusCode::CONFLICT, status)
+            Treatment::Respond(StatusCode::CONFLICT, status)
         });
-        let world = World::between(&env, &between).await?;
-        world.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
-        world.until_propagated("one.example.com:443").await?;
-        let page = world.manager.metrics_page();
-        assert!(page.contains("capt_endpoint_retries_total 0"), "no worker waits: {page}");
-        assert_eq!(between.count(&Method::PATCH, CLUSTER), 2);
-        world.stop().await
+        let fixture = Fixture::with_proxy(&env, &proxy).await?;
+        fixture.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
+        fixture.until_propagated("one.example.com:443").await?;
+        let page = fixture.manager.metrics_page();
+        assert!(page.contains("capt_endpoint_retries_total 0"), "no wait in a worker: {page}");
+        assert_eq!(proxy.count(&Method::PATCH, CLUSTER), 2);
+        fixture.stop().await
     }
 
-    async fn a_failure_is_said_and_one_that_is_over_at_once_does_not_unready(env: Env) -> Result<()> {
+    async fn only_repeated_failures_are_reported(env: Env) -> Result<()> {
         const FAILED: &str = "EndpointUpdateFailed";
-        // How many are refused from now on.
-        let refusals = Arc::new(AtomicUsize::new(usize::MAX));
-        let left = refusals.clone();
-        let between = Between::new(move |asked| {
-            let is_refused = || left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
-            if !asked.is(&Method::PATCH, CLUSTER) || !is_refused() {
-                return Twist::Nothing;
+        // Number of requests to reject.
+        let rejections = Arc::new(AtomicUsize::new(usize::MAX));
+        let remaining = rejections.clone();
+        let proxy = RecordingProxy::new(move |request| {
+            let is_rejected = || remaining.fetch_update(Relaxed, Relaxed, |remaining| remaining.checked_sub(1)).is_ok();
+            if !request.is(&Method::PATCH, CLUSTER) || !is_rejected() {
+                return Treatment::Pass;
             }
             let status = json!({
                 "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "InternalError", "code": 500,
-                "message": "something is wrong here",
+                "message": "injected failure",
             });
-            Twist::Instead(StatusCode::INTERNAL_SERVER_ERROR, status)
+            Treatment::Respond(StatusCode::INTERNAL_SERVER_ERROR, status)
         });
-        let said = || between.asked().iter().filter(|asked| asked.body.to_string().contains(FAILED)).count();
-        let world = World::between(&env, &between).await?;
-        world.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
-        world.until_reason(FAILED).await?;
-        let status = world.plane().await?.status.context("it is said")?;
+        let status_reports = || proxy.requests().iter().filter(|request| request.body.to_string().contains(FAILED)).count();
+        let fixture = Fixture::with_proxy(&env, &proxy).await?;
+        fixture.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
+        fixture.until_reason(FAILED).await?;
+        let status = fixture.plane().await?.status.context("a status")?;
         assert_eq!((status.ready, status.phase, status.failure_reason), (false, Some(Phase::Creating), None));
-        let words = status.conditions.into_iter().map(|it| it.message).collect::<String>();
-        assert_eq!(words, "Cluster cannot be written: InternalError; it is tried again");
-        refusals.store(0, Relaxed);
-        world.until_propagated("one.example.com:443").await?;
+        let message = status.conditions.into_iter().map(|it| it.message).collect::<String>();
+        assert_eq!(message, "cannot write Cluster: InternalError; retrying");
+        rejections.store(0, Relaxed);
+        fixture.until_propagated("one.example.com:443").await?;
 
-        let before = said();
-        refusals.store(1, Relaxed);
-        world.set_outputs(json!({"cluster_endpoint": "two.example.com"})).await?;
-        world.until_propagated("two.example.com:443").await?;
-        assert_eq!((refusals.load(Relaxed), said()), (0, before), "it was refused, and nobody was told");
+        let before = status_reports();
+        rejections.store(1, Relaxed);
+        fixture.set_outputs(json!({"cluster_endpoint": "two.example.com"})).await?;
+        fixture.until_propagated("two.example.com:443").await?;
+        assert_eq!((rejections.load(Relaxed), status_reports()), (0, before), "rejected once, not reported");
 
-        refusals.store(usize::MAX, Relaxed);
-        world.set_outputs(json!({"cluster_endpoint": "three.example.com"})).await?;
-        world.until_reason(FAILED).await?;
-        assert!(!world.plane().await?.status.context("it is said")?.ready);
-        refusals.store(0, Relaxed);
-        world.until_propagated("three.example.com:443").await?;
-        world.stop().await
+        rejections.store(usize::MAX, Relaxed);
+        fixture.set_outputs(json!({"cluster_endpoint": "three.example.com"})).await?;
+        fixture.until_reason(FAILED).await?;
+        assert!(!fixture.plane().await?.status.context("a status")?.ready);
+        rejections.store(0, Relaxed);
+        fixture.until_propagated("three.example.com:443").await?;
+        fixture.stop().await
     }
 
-    async fn what_becomes_invalid_is_said_and_nothing_else_is_touched(env: Env) -> Result<()> {
-        let between = Between::seeing();
-        let world = World::between(&env, &between).await?;
-        world.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
-        world.until_propagated("one.example.com:443").await?;
-        let writes = || (between.count(&Method::PATCH, PLANE), between.count(&Method::PATCH, CLUSTER));
+    async fn an_invalid_value_changes_only_the_status(env: Env) -> Result<()> {
+        let proxy = RecordingProxy::recording();
+        let fixture = Fixture::with_proxy(&env, &proxy).await?;
+        fixture.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
+        fixture.until_propagated("one.example.com:443").await?;
+        let writes = || (proxy.count(&Method::PATCH, PLANE), proxy.count(&Method::PATCH, CLUSTER));
         let before = writes();
-        world.set_outputs(json!({"cluster_endpoint": "ftp://one.example.com"})).await?;
-        world.until_reason("InvalidEndpoint").await?;
-        let status = world.plane().await?.status.context("it is said")?;
+        fixture.set_outputs(json!({"cluster_endpoint": "ftp://one.example.com"})).await?;
+        fixture.until_reason("InvalidEndpoint").await?;
+        let status = fixture.plane().await?.status.context("a status")?;
         assert_eq!((status.ready, status.initialized, status.phase), (false, true, Some(Phase::Failed)));
         let kept = Some("one.example.com:443".to_owned());
-        assert_eq!(world.endpoints().await?, (kept.clone(), kept));
-        assert_eq!(writes(), before, "only the status");
-        world.stop().await
+        assert_eq!(fixture.endpoints().await?, (kept.clone(), kept));
+        assert_eq!(writes(), before, "only the status was written");
+        fixture.stop().await
     }
 
-    async fn who_replaces_an_endpoint_says_so_once(env: Env) -> Result<()> {
-        let world = World::new(&env).await?;
+    async fn a_replaced_endpoint_is_reported_by_one_event(env: Env) -> Result<()> {
+        let fixture = Fixture::new(&env).await?;
         let events = async || {
-            let events = world.client.list(&Query::<Event>::default()).await?;
+            let events = fixture.client.list(&Query::<Event>::default()).await?;
             let notes = events.iter().filter(|event| event.reason.as_deref() == Some("EndpointReplaced"));
             anyhow::Ok(notes.filter_map(|event| event.note.clone()).collect::<Vec<_>>())
         };
-        world.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
-        world.until_propagated("one.example.com:443").await?;
-        world.set_cluster(json!({"host": "other.example.com", "port": 6443})).await?;
-        world.until_propagated("one.example.com:443").await?;
+        fixture.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
+        fixture.until_propagated("one.example.com:443").await?;
+        fixture.set_cluster(json!({"host": "other.example.com", "port": 6443})).await?;
+        fixture.until_propagated("one.example.com:443").await?;
         until(async || Ok(!events().await?.is_empty())).await?;
         let notes = events().await?;
-        assert_eq!(notes.len(), 1, "what was empty is not replaced: {notes:?}");
-        assert!(notes[0].contains("other.example.com:6443 is replaced by one.example.com:443"), "{notes:?}");
-        world.stop().await
+        assert_eq!(notes.len(), 1, "an empty endpoint is not reported as replaced: {notes:?}");
+        assert!(notes[0].contains("endpoint other.example.com:6443 replaced by one.example.com:443"), "{notes:?}");
+        fixture.stop().await
     }
 
-    async fn an_endpoint_that_is_there_in_part_is_none(env: Env) -> Result<()> {
-        for part in [json!({}), json!({"host": "", "port": 0}), json!({"host": "half.example.com"})] {
-            let world = World::new(&env).await?;
-            world.set_cluster(part.clone()).await?;
-            world.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
-            world.until_propagated("one.example.com:443").await.context(part)?;
-            let client = world.client.clone();
-            // What was said is written by then.
-            world.stop().await?;
+    async fn a_partial_endpoint_counts_as_missing(env: Env) -> Result<()> {
+        for part in [json!({"host": "half.example.com"}), json!({"port": 6443})] {
+            let fixture = Fixture::new(&env).await?;
+            fixture.set_cluster(part.clone()).await?;
+            fixture.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
+            fixture.until_propagated("one.example.com:443").await.context(part)?;
+            let client = fixture.client.clone();
+            // Stopping the manager flushes its events.
+            fixture.stop().await?;
             let events = client.list(&Query::<Event>::default()).await?;
             assert!(events.iter().all(|event| event.reason.as_deref() != Some("EndpointReplaced")), "{events:?}");
         }
@@ -237,29 +242,37 @@ steersman::env_test! {
 async fn failures_are_retried_after_1_second_to_5_minutes() -> Result<()> {
     let env = Env::embedded()?;
     let failures = Arc::new(Mutex::new(Vec::new()));
-    let noted = failures.clone();
-    let between = Between::new(move |asked| {
-        if !asked.is(&Method::PATCH, CLUSTER) {
-            return Twist::Nothing;
+    let recorded = failures.clone();
+    let proxy = RecordingProxy::new(move |request| {
+        if !request.is(&Method::PATCH, CLUSTER) {
+            return Treatment::Pass;
         }
-        noted.lock().push(Instant::now());
+        recorded.lock().push(Instant::now());
         let status = json!({
             "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "InternalError", "code": 500,
             "message": "injected failure",
         });
-        Twist::Instead(StatusCode::INTERNAL_SERVER_ERROR, status)
+        Treatment::Respond(StatusCode::INTERNAL_SERVER_ERROR, status)
     });
-    let world = World::between(&env, &between).await?;
-    world.make_workspace(Some(json!({"cluster_endpoint": "one.example.com"}))).await?;
+    let fixture = Fixture::with_proxy(&env, &proxy).await?;
+    fixture
+        .make_workspace(Some(json!({"cluster_endpoint": "one.example.com"})))
+        .await?;
     sleep(Duration::from_mins(30)).await;
     let failures = failures.lock().clone();
-    let delays: Vec<_> = failures.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect();
+    let delays: Vec<_> = failures
+        .windows(2)
+        .map(|pair| (pair[1] - pair[0]).as_secs_f64())
+        .collect();
     // The condition that is written after the second failure causes a reconcile at once.
     let delays: Vec<_> = delays.into_iter().filter(|delay| *delay > 0.5).collect();
     let expected = [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300].map(f64::from);
     assert!(delays.len() >= expected.len(), "{delays:?}");
     for (delay, expected) in delays.iter().zip(expected) {
-        assert!((expected..=expected * 1.1 + 0.01).contains(delay), "{expected} in {delays:?}");
+        assert!(
+            (expected..=expected * 1.1 + 0.01).contains(delay),
+            "{expected} in {delays:?}"
+        );
     }
-    world.stop().await
+    fixture.stop().await
 }

@@ -1,11 +1,11 @@
-//! The writes that are not shown yet: by key, and by what their part has to reach.
+//! Writes that are not shown yet, by key and by revision.
 //!
 //! Invariant: every entry of a key is listed under that key. An entry that waits for a revision,
 //! and a deletion that follows a pending version, is also listed under that revision in the part
 //! that receives the object.
 //!
-//! There are at most [`MOST`] entries, besides those that a read waits for. Further writes of a
-//! part share one entry, which every read of that part waits for: a read may wait for too many
+//! There are at most [`MAX_ENTRIES`] entries, besides those that a read waits for. Further writes
+//! of a part share one entry, which every read of that part waits for: a read may wait for too many
 //! writes, but never for too few. Further deletes, whose revision is not known, are not waited for.
 
 use super::{Writer, sync::Instant};
@@ -15,93 +15,114 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) type Id = u64;
 
-/// Half a kilobyte each. An informer that hears something is behind by a few.
-pub(super) const MOST: usize = 16_384;
+/// Maximum of entries, of about 500 bytes each. An active informer is behind by a few.
+pub(super) const MAX_ENTRIES: usize = 16_384;
 
 #[derive(Default)]
 pub(super) struct Entries {
-    /// That of no namespace is the empty one. None before the informer begins, and when it has ended.
-    parts: HashMap<String, Part>,
-    /// In the order of recording.
+    /// Parts by namespace. The empty name is the part of all other objects. Empty before the
+    /// informer starts, and when it is closed.
+    parts: HashMap<String, PartState>,
+    /// Entries in the order of recording.
     all: BTreeMap<Id, Entry>,
     keys: HashMap<ObjectKey, Vec<Id>>,
     last_id: Id,
 }
 
 #[derive(Default)]
-struct Part {
-    /// Up to where it is, if it was listed.
+struct PartState {
+    /// Revision of the part, once it is listed.
     reached: Option<u64>,
     revisions: BTreeSet<(u64, Id)>,
-    /// The entry that stands for those that were too many.
-    crowd: Option<Id>,
+    /// Shared entry of the writes beyond the maximum.
+    overflow: Option<Id>,
 }
 
 pub(super) struct Entry {
-    /// One of them, if it stands for many.
+    /// Key of the object, or of one of the objects of a shared entry.
     pub(super) key: ObjectKey,
-    pub(super) wants: Wants,
+    pub(super) awaited: Awaited,
     pub(super) writer: Writer,
     pub(super) since: Instant,
     pub(super) waiters: Vec<Id>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wants {
+pub(super) enum Awaited {
     Revision(u64),
-    /// The same of a version that the informer's selectors leave out: it is not told of it, but only of when the object left, which may be before.
-    Left(u64),
-    /// The object with this uid is not in the store, or is being deleted if `or_deleting`.
+    /// A revision of a version that the informer's selectors exclude.
+    ///
+    /// The informer does not receive this version, but only that the object left, which may be
+    /// earlier.
+    LeftSelectors(u64),
+    /// Deletion of the object with this uid, or its mark if `or_deleting`.
     Gone {
         uid: String,
         or_deleting: bool,
-        /// Revision of the last write before the deletion that the informer has not reached yet, or
-        /// 0. Until the informer reaches it, an object that is not in the store may come back.
+        /// Revision of the last pending write before the deletion, or 0. Until the informer reaches
+        /// it, an object that is not in the store may come back.
         after: u64,
-        /// Whether the informer was last told, by an event or a list, that the object is gone.
-        told: bool,
+        /// Whether the last event or list of the informer showed the object as gone.
+        observed: bool,
     },
 }
 
-impl Wants {
+impl Awaited {
     fn revision(&self) -> Option<u64> {
         match self {
-            Self::Revision(revision) | Self::Left(revision) => Some(*revision),
+            Self::Revision(revision) | Self::LeftSelectors(revision) => Some(*revision),
             Self::Gone { .. } => None,
         }
     }
 
-    /// Returns the revision that the informer has to reach before the write can be shown.
+    /// Returns the revision from which the informer can show the write.
     fn reached_at(&self) -> Option<u64> {
         match self {
-            Self::Revision(revision) | Self::Left(revision) => Some(*revision),
+            Self::Revision(revision) | Self::LeftSelectors(revision) => Some(*revision),
             Self::Gone { after, .. } => Some(*after).filter(|after| *after > 0),
         }
     }
 
-    /// Whether who shows the newer one, of the same key, shows this one, too.
+    /// Returns whether `newer`, of the same key, is shown only if this one is.
     fn is_contained_in(&self, newer: &Self) -> bool {
         match (self, newer) {
-            (Self::Revision(this) | Self::Left(this), Self::Revision(newer))
-            | (Self::Left(this), Self::Left(newer)) => this <= newer,
-            // Only if another version was written since: a list that has that one cannot have the object that was deleted before it. Of one that is from an unknown
-            // time nothing is known but that the newer object is not in it, and it may be too old for that.
+            (Self::Revision(this) | Self::LeftSelectors(this), Self::Revision(newer))
+            | (Self::LeftSelectors(this), Self::LeftSelectors(newer)) => this <= newer,
+            // Only if another version was written in between: a list that has that version cannot
+            // have the deleted object. A deletion without a known revision shows only that the
+            // newer object is missing, and the list may be older.
             (
-                Self::Gone { uid, or_deleting, after, .. },
-                Self::Gone { uid: newer, or_deleting: newer_or, after: since, .. },
+                Self::Gone {
+                    uid,
+                    or_deleting,
+                    after,
+                    ..
+                },
+                Self::Gone {
+                    uid: newer,
+                    or_deleting: newer_or,
+                    after: since,
+                    ..
+                },
             ) => after < since && (uid != newer || or_deleting >= newer_or),
             _ => false,
         }
     }
 }
 
-/// The parts.
+/// Parts of the informer.
 impl Entries {
     pub(super) fn join(&mut self, part: &str) {
         let moved = match self.parts.get("") {
             Some(rest) if !part.is_empty() => {
-                let is_there = |id: &Id| self.all[id].key.namespace() == Some(part) && rest.crowd != Some(*id);
-                rest.revisions.iter().copied().filter(|(_, id)| is_there(id)).collect()
+                let is_there = |id: &Id| {
+                    self.all[id].key.namespace() == Some(part) && rest.overflow != Some(*id)
+                };
+                rest.revisions
+                    .iter()
+                    .copied()
+                    .filter(|(_, id)| is_there(id))
+                    .collect()
             }
             _ => BTreeSet::new(),
         };
@@ -113,7 +134,7 @@ impl Entries {
         joined.revisions.extend(moved);
     }
 
-    /// What is still expected of a part that is no more is to be [taken](Self::take) first.
+    /// Removes a part. The caller [takes](Self::take) its entries before.
     pub(super) fn leave(&mut self, part: &str) {
         self.parts.remove(part);
     }
@@ -126,55 +147,73 @@ impl Entries {
         self.parts.keys().map(String::as_str)
     }
 
-    /// Where a part is, to be said anew; nothing if there is none.
+    /// Returns the revision of a part, to be updated. `None` if there is no such part.
     pub(super) fn reached_mut(&mut self, part: &str) -> Option<&mut Option<u64>> {
         self.parts.get_mut(part).map(|part| &mut part.reached)
     }
 
-    /// Whether there is one that an object would come from.
+    /// Returns whether the object belongs to an existing part.
     pub(super) fn has_part_of(&self, key: &ObjectKey) -> bool {
         self.parts.contains_key(self.part_of(key))
     }
 
-    /// Where it is, if it was listed.
+    /// Returns the revision of the object's part, if it is listed.
     pub(super) fn reached(&self, key: &ObjectKey) -> Option<u64> {
         self.parts.get(self.part_of(key))?.reached
     }
 
-    /// The part that an object would come from.
+    /// Returns the name of the object's part.
     pub(super) fn part_of<'a>(&self, key: &'a ObjectKey) -> &'a str {
-        key.namespace().filter(|namespace| self.parts.contains_key(*namespace)).unwrap_or_default()
+        key.namespace()
+            .filter(|namespace| self.parts.contains_key(*namespace))
+            .unwrap_or_default()
     }
 
-    /// Whether it comes from where all come that have no part of their own.
-    pub(super) fn is_of_rest(&self, key: &ObjectKey) -> bool {
+    /// Returns whether the object's namespace has no part of its own.
+    pub(super) fn is_in_rest(&self, key: &ObjectKey) -> bool {
         self.part_of(key).is_empty()
     }
 
     /// Moves a part to this revision, and returns the entries that it shows there.
     ///
-    /// A deletion is among them if the informer was told of it. Otherwise it waits for that alone
-    /// from now on.
+    /// A deletion is among them if the informer was notified of it. Otherwise the entry waits for
+    /// that only.
     pub(super) fn reach(&mut self, part: &str, revision: u64) -> Vec<Id> {
-        let Some(part) = self.parts.get_mut(part) else { return Vec::new() };
-        let mut reached: Vec<_> = part.revisions.range(..=(revision, Id::MAX)).copied().collect();
-        reached.retain(|(at, id)| match self.all.get_mut(id).map(|entry| &mut entry.wants) {
-            Some(Wants::Gone { after, told: false, .. }) => {
-                *after = 0;
-                part.revisions.remove(&(*at, *id));
-                false
-            }
-            _ => true,
-        });
+        let Some(part) = self.parts.get_mut(part) else {
+            return Vec::new();
+        };
+        let mut reached: Vec<_> = part
+            .revisions
+            .range(..=(revision, Id::MAX))
+            .copied()
+            .collect();
+        reached.retain(
+            |(at, id)| match self.all.get_mut(id).map(|entry| &mut entry.awaited) {
+                Some(Awaited::Gone {
+                    after,
+                    observed: false,
+                    ..
+                }) => {
+                    *after = 0;
+                    part.revisions.remove(&(*at, *id));
+                    false
+                }
+                _ => true,
+            },
+        );
         reached.into_iter().map(|(_, id)| id).collect()
     }
 
     pub(super) fn of_part(&self, part: &str) -> Vec<Id> {
-        self.all.iter().filter(|(_, entry)| self.part_of(&entry.key) == part).map(|(id, _)| *id).collect()
+        self.all
+            .iter()
+            .filter(|(_, entry)| self.part_of(&entry.key) == part)
+            .map(|(id, _)| *id)
+            .collect()
     }
 }
 
-/// The entries.
+/// Entries of the ledger.
 impl Entries {
     pub(super) fn id(&mut self) -> Id {
         self.last_id += 1;
@@ -189,14 +228,18 @@ impl Entries {
         self.all.iter().map(|(id, entry)| (*id, entry))
     }
 
-    /// Those of one key, without a look at the others.
+    /// Returns the entries of a key, by the index.
     pub(super) fn of(&self, key: &ObjectKey) -> impl Iterator<Item = (Id, &Entry)> {
-        self.keys.get(key).into_iter().flatten().map(|id| (*id, &self.all[id]))
+        self.keys
+            .get(key)
+            .into_iter()
+            .flatten()
+            .map(|id| (*id, &self.all[id]))
     }
 
-    /// The one that stands for many, of the part that the object would come from.
-    pub(super) fn crowd_of(&self, key: &ObjectKey) -> Option<(Id, &Entry)> {
-        let id = self.parts.get(self.part_of(key))?.crowd?;
+    /// Returns the shared entry of the object's part.
+    pub(super) fn overflow_of(&self, key: &ObjectKey) -> Option<(Id, &Entry)> {
+        let id = self.parts.get(self.part_of(key))?.overflow?;
         Some((id, &self.all[&id]))
     }
 
@@ -208,70 +251,104 @@ impl Entries {
         self.all.get_mut(&id)
     }
 
-    /// Returns whether the informer will have the object after all pending writes: the last one is
-    /// inside its selectors.
+    /// Returns whether the informer will have the object after all pending writes.
+    ///
+    /// It will if its selectors match the last one.
     pub(super) fn will_have(&self, key: &ObjectKey) -> bool {
-        let versions = self.of(key).filter_map(|(_, entry)| Some((entry.wants.revision()?, &entry.wants)));
+        let versions = self
+            .of(key)
+            .filter_map(|(_, entry)| Some((entry.awaited.revision()?, &entry.awaited)));
         let last = versions.max_by_key(|(revision, _)| *revision);
-        last.is_some_and(|(_, wants)| matches!(wants, Wants::Revision(_)))
+        last.is_some_and(|(_, awaited)| matches!(awaited, Awaited::Revision(_)))
     }
 
-    /// Returns the last version of this object that the informer has still to be told of.
+    /// Returns the last version of the object that the informer will receive.
     pub(super) fn expected(&self, key: &ObjectKey) -> Option<u64> {
-        let versions = self.of(key).filter_map(|(_, entry)| match entry.wants {
-            Wants::Revision(revision) => Some(revision),
-            Wants::Left(_) | Wants::Gone { .. } => None,
+        let versions = self.of(key).filter_map(|(_, entry)| match entry.awaited {
+            Awaited::Revision(revision) => Some(revision),
+            Awaited::LeftSelectors(_) | Awaited::Gone { .. } => None,
         });
         versions.max()
     }
 
-    /// Whether the informer is still to be told of a version between those.
+    /// Returns whether a version between these revisions is pending.
     pub(super) fn expects_between(&self, key: &ObjectKey, after: u64, before: u64) -> bool {
-        let between =
-            |wants: &Wants| matches!(wants, Wants::Revision(version) if after < *version && *version < before);
-        self.of(key).any(|(_, entry)| between(&entry.wants))
+        let between = |awaited: &Awaited| matches!(awaited, Awaited::Revision(version) if after < *version && *version < before);
+        self.of(key).any(|(_, entry)| between(&entry.awaited))
     }
 
-    /// What nobody waits for and is contained in this one is taken out. So one client that makes and deletes a key has at most three entries of it, however long
-    /// nothing is heard; and one more for each delete of what others make anew.
-    pub(super) fn insert(&mut self, key: &ObjectKey, wants: Wants, writer: Writer, now: Instant) {
+    /// Adds an entry, and removes the entries that it contains and no read waits for.
+    ///
+    /// So a client that creates and deletes a key repeatedly has at most three entries of it while
+    /// the informer receives nothing, plus one for each delete of an object that another client
+    /// recreated.
+    pub(super) fn insert(
+        &mut self,
+        key: &ObjectKey,
+        awaited: Awaited,
+        writer: Writer,
+        now: Instant,
+    ) {
         let is_contained = |entry: &Entry| {
-            entry.wants.is_contained_in(&wants) && entry.waiters.is_empty() && writer.stands_for(&entry.writer)
+            entry.awaited.is_contained_in(&awaited)
+                && entry.waiters.is_empty()
+                && writer.covers(&entry.writer)
         };
-        // Who waits until it has left must know whether it comes again before that.
-        let is_held = |entry: &Entry| matches!(entry.wants, Wants::Left(_)) && !entry.waiters.is_empty();
+        // A waiter for `Awaited::LeftSelectors` needs the entries that show whether the object
+        // comes back before.
+        let is_held = |entry: &Entry| {
+            matches!(entry.awaited, Awaited::LeftSelectors(_)) && !entry.waiters.is_empty()
+        };
         if !self.of(key).any(|(_, entry)| is_held(entry)) {
-            let contained = self.of(key).filter(|(_, entry)| is_contained(entry)).map(|(id, _)| id);
+            let contained = self
+                .of(key)
+                .filter(|(_, entry)| is_contained(entry))
+                .map(|(id, _)| id);
             for id in contained.collect::<Vec<_>>() {
                 self.take(id);
             }
         }
-        let entry = Entry { key: key.clone(), wants, writer, since: now, waiters: Vec::new() };
-        if self.all.len() < MOST {
+        let entry = Entry {
+            key: key.clone(),
+            awaited,
+            writer,
+            since: now,
+            waiters: Vec::new(),
+        };
+        if self.all.len() < MAX_ENTRIES {
             let id = self.add(entry);
             self.keys.entry_ref(key).or_default().push(id);
-        } else if let Some(revision) = entry.wants.revision() {
-            self.crowd(entry, revision);
+        } else if let Some(revision) = entry.awaited.revision() {
+            self.add_to_overflow(entry, revision);
         }
     }
 
-    /// Into the entry that stands for many; into another one if somebody waits for that.
-    fn crowd(&mut self, entry: Entry, revision: u64) {
-        let before = self.crowd_of(&entry.key).filter(|(_, crowd)| crowd.waiters.is_empty()).map(|(id, _)| id);
-        let before = before.and_then(|id| self.take(id)).and_then(|crowd| crowd.wants.revision());
-        let wants = Wants::Revision(before.map_or(revision, |before| before.max(revision)));
+    /// Adds a write to the shared entry of its part. Creates a new one if a read waits for it.
+    fn add_to_overflow(&mut self, entry: Entry, revision: u64) {
+        let before = self
+            .overflow_of(&entry.key)
+            .filter(|(_, overflow)| overflow.waiters.is_empty())
+            .map(|(id, _)| id);
+        let before = before
+            .and_then(|id| self.take(id))
+            .and_then(|overflow| overflow.awaited.revision());
+        let awaited = Awaited::Revision(before.map_or(revision, |before| before.max(revision)));
         let key = entry.key.clone();
-        let id = self.add(Entry { wants, writer: Writer::everybody(), ..entry });
+        let id = self.add(Entry {
+            awaited,
+            writer: Writer::any(),
+            ..entry
+        });
         let part = self.part_of(&key);
         if let Some(part) = self.parts.get_mut(part) {
-            part.crowd = Some(id);
+            part.overflow = Some(id);
         }
     }
 
     fn add(&mut self, entry: Entry) -> Id {
         let id = self.id();
         let part = self.part_of(&entry.key);
-        if let Some((revision, part)) = entry.wants.reached_at().zip(self.parts.get_mut(part)) {
+        if let Some((revision, part)) = entry.awaited.reached_at().zip(self.parts.get_mut(part)) {
             part.revisions.insert((revision, id));
         }
         self.all.insert(id, entry);
@@ -281,9 +358,9 @@ impl Entries {
     pub(super) fn take(&mut self, id: Id) -> Option<Entry> {
         let entry = self.all.remove(&id)?;
         let part = self.part_of(&entry.key);
-        if let Some((revision, part)) = entry.wants.reached_at().zip(self.parts.get_mut(part)) {
+        if let Some((revision, part)) = entry.awaited.reached_at().zip(self.parts.get_mut(part)) {
             part.revisions.remove(&(revision, id));
-            part.crowd = part.crowd.filter(|crowd| *crowd != id);
+            part.overflow = part.overflow.filter(|overflow| *overflow != id);
         }
         if let Some(ids) = self.keys.get_mut(&entry.key) {
             ids.retain(|other| *other != id);

@@ -1,8 +1,10 @@
-//! The ledger under a scheduler that tries the interleavings, as the fan-out's model does: the files that ship, against a `sync` in which every lock is a
-//! point where another thread may run. A reader that sleeps for ever is a deadlock here.
+//! Model check of the ledger under a scheduler that explores interleavings.
+//!
+//! Compiles the production files with a `sync` in which every lock is a scheduling point, like the
+//! model of the fan-out. A read that is never woken is a deadlock here.
 
-#[path = "book.rs"]
-mod book;
+#[path = "api.rs"]
+mod api;
 #[path = "entries.rs"]
 mod entries;
 #[path = "../../../tests/model/schedules.rs"]
@@ -14,9 +16,9 @@ mod sync;
 
 use super::{OwnWrites, Token, Writer};
 use crate::object::ObjectKey;
-use book::Ledger;
+use api::Ledger;
 use shuttle::{future, thread};
-use state::{Fate, Removed, Told, Version, Wanted};
+use state::{Existence, Observation, ReadScope, RemovedObject, WrittenVersion};
 use std::{
     pin::pin,
     sync::Arc,
@@ -28,41 +30,72 @@ fn check(test: Test, scenario: fn()) {
     schedules::check(test, 500, scenario);
 }
 
-/// An informer of one object, and who writes it.
-struct World {
+/// Informer of one object, and its writer.
+struct Fixture {
     ledger: Arc<Ledger>,
-    /// The object's uid and revision, if it is there.
+    /// Uid and revision of the object, if it exists.
     store: sync::Mutex<Option<(&'static str, u64)>>,
     client: Token,
     key: ObjectKey,
 }
 
-impl World {
+impl Fixture {
     fn new() -> Arc<Self> {
         let ledger = Arc::new(Ledger::default());
         ledger.join(None);
         let key = ObjectKey::cluster_scoped("a");
-        Arc::new(Self { ledger, store: sync::Mutex::default(), client: Token::default(), key })
+        Arc::new(Self {
+            ledger,
+            store: sync::Mutex::default(),
+            client: Token::default(),
+            key,
+        })
     }
 
     fn put(&self, uid: &'static str, revision: u64) {
         *self.store.lock() = Some((uid, revision));
-        self.ledger.told(None, revision, &Told::There { key: &self.key, uid, deleting: false }, || ());
+        self.ledger.observe(
+            None,
+            revision,
+            &Observation::Exists {
+                key: &self.key,
+                uid,
+                deleting: false,
+            },
+            || (),
+        );
     }
 
     fn delete(&self, uid: &str, revision: u64) {
         *self.store.lock() = None;
-        self.ledger.told(None, revision, &Told::Gone(&self.key, Some(uid)), || ());
+        self.ledger.observe(
+            None,
+            revision,
+            &Observation::Gone(&self.key, Some(uid)),
+            || (),
+        );
     }
 
     fn list(&self, revision: u64, object: Option<(&'static str, u64)>) {
         *self.store.lock() = object;
-        self.ledger.told(None, revision, &Told::All(&|_, uid| self.fate(uid)), || ());
+        self.ledger.observe(
+            None,
+            revision,
+            &Observation::All(&|_, uid| self.existence(uid)),
+            || (),
+        );
     }
 
-    fn fate(&self, uid: Option<&str>) -> Fate {
-        let is_there = self.store.lock().is_some_and(|(there, _)| uid.is_none_or(|uid| there == uid));
-        if is_there { Fate::There } else { Fate::Gone }
+    fn existence(&self, uid: Option<&str>) -> Existence {
+        let is_there = self
+            .store
+            .lock()
+            .is_some_and(|(there, _)| uid.is_none_or(|uid| there == uid));
+        if is_there {
+            Existence::Exists
+        } else {
+            Existence::Gone
+        }
     }
 
     fn wrote(&self, revision: u64) {
@@ -70,152 +103,167 @@ impl World {
     }
 
     fn wrote_so(&self, revision: u64, selected: Option<bool>) {
-        let version = Version { key: &self.key, revision, selected };
-        self.ledger.wrote(&Writer::of(&self.client), version, &|_, uid| self.fate(uid));
+        let version = WrittenVersion {
+            key: &self.key,
+            revision,
+            selected,
+        };
+        self.ledger
+            .wrote(&Writer::of(&self.client), version, &|_, uid| {
+                self.existence(uid)
+            });
     }
 
     fn read(&self) -> Option<(&'static str, u64)> {
-        if let Some(pending) = self.ledger.pending(&self.client, Wanted::Key(&self.key)) {
+        if let Some(pending) = self.ledger.pending(&self.client, ReadScope::Key(&self.key)) {
             future::block_on(pending);
         }
         *self.store.lock()
     }
 
     fn spawn(self: &Arc<Self>, work: fn(&Self)) -> thread::JoinHandle<()> {
-        let world = self.clone();
-        thread::spawn(move || work(&world))
+        let fixture = self.clone();
+        thread::spawn(move || work(&fixture))
     }
 
     fn is_empty(&self) -> bool {
-        self.ledger.stats() == OwnWrites { pending: 0, ..self.ledger.stats() }
+        self.ledger.stats()
+            == OwnWrites {
+                pending: 0,
+                ..self.ledger.stats()
+            }
     }
 }
 
 fn join(threads: impl IntoIterator<Item = thread::JoinHandle<()>>) {
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
 }
 
 #[test]
-fn soak_a_read_after_a_write_shows_it_and_never_sleeps_for_ever() {
+fn soak_a_read_after_a_write_returns_it() {
     check(this_test!(), || {
-        let world = World::new();
-        let informer = world.spawn(|world| (1..=4).for_each(|revision| world.put("u", revision)));
+        let fixture = Fixture::new();
+        let informer =
+            fixture.spawn(|fixture| (1..=4).for_each(|revision| fixture.put("u", revision)));
         let writes = |revision: u64| {
-            let world = world.clone();
+            let fixture = fixture.clone();
             thread::spawn(move || {
-                world.wrote(revision);
-                let read = world.read().expect("it is there");
+                fixture.wrote(revision);
+                let read = fixture.read().expect("it is there");
                 assert!(read.1 >= revision, "{read:?} is older than {revision}");
             })
         };
         let writers = [writes(2), writes(4), writes(3)];
         join(writers.into_iter().chain([informer]));
-        assert!(world.is_empty());
+        assert!(fixture.is_empty());
     });
 }
 
 #[test]
-fn soak_a_delete_is_shown_whether_its_event_or_its_answer_comes_first() {
+fn soak_a_delete_is_observed_if_its_event_precedes_or_follows_its_response() {
     check(this_test!(), || {
-        let world = World::new();
-        // Announced before the server does it, and so before the informer can know; the object may be unknown until then.
-        let deleting = world.ledger.deleting(&world.key);
-        let informer = world.spawn(|world| {
-            world.put("u", 1);
-            world.delete("u", 2);
+        let fixture = Fixture::new();
+        // Announced before the server deletes the object, and so before the informer is told. The
+        // informer may not have received the object before.
+        let deleting = fixture.ledger.announce_delete(&fixture.key);
+        let informer = fixture.spawn(|fixture| {
+            fixture.put("u", 1);
+            fixture.delete("u", 2);
         });
-        let writer = Writer::of(&world.client);
-        deleting.deleted(&writer, "u", true, &|_, uid| world.fate(uid));
-        assert_eq!(world.read(), None);
+        let writer = Writer::of(&fixture.client);
+        deleting.deleted(&writer, "u", true, &|_, uid| fixture.existence(uid));
+        assert_eq!(fixture.read(), None);
         join([informer]);
-        assert!(world.is_empty());
+        assert!(fixture.is_empty());
     });
 }
 
 #[test]
-fn soak_a_delete_of_an_object_that_left_the_selectors_and_came_back_is_shown() {
+fn soak_a_delete_of_an_object_that_left_and_reentered_the_selectors_is_observed() {
     check(this_test!(), || {
-        let world = World::new();
-        world.put("u", 1);
-        world.wrote_so(2, Some(false));
-        let deleting = world.ledger.deleting(&world.key);
-        let informer = world.spawn(|world| {
-            world.delete("u", 2);
-            world.put("u", 3);
-            world.delete("u", 4);
+        let fixture = Fixture::new();
+        fixture.put("u", 1);
+        fixture.wrote_so(2, Some(false));
+        let deleting = fixture.ledger.announce_delete(&fixture.key);
+        let informer = fixture.spawn(|fixture| {
+            fixture.delete("u", 2);
+            fixture.put("u", 3);
+            fixture.delete("u", 4);
         });
-        world.wrote(3);
-        let writer = Writer::of(&world.client);
-        deleting.deleted(&writer, "u", false, &|_, uid| world.fate(uid));
-        assert_eq!(world.read(), None);
+        fixture.wrote(3);
+        let writer = Writer::of(&fixture.client);
+        deleting.deleted(&writer, "u", false, &|_, uid| fixture.existence(uid));
+        assert_eq!(fixture.read(), None);
         join([informer]);
-        assert!(world.is_empty());
+        assert!(fixture.is_empty());
     });
 }
 
 #[test]
 fn soak_a_delete_is_shown_by_a_list_too() {
     check(this_test!(), || {
-        let world = World::new();
-        world.put("u", 1);
-        let deleting = world.ledger.deleting(&world.key);
-        let informer = world.spawn(|world| world.list(5, None));
-        let writer = Writer::of(&world.client);
-        deleting.deleted(&writer, "u", true, &|_, uid| world.fate(uid));
-        assert_eq!(world.read(), None);
+        let fixture = Fixture::new();
+        fixture.put("u", 1);
+        let deleting = fixture.ledger.announce_delete(&fixture.key);
+        let informer = fixture.spawn(|fixture| fixture.list(5, None));
+        let writer = Writer::of(&fixture.client);
+        deleting.deleted(&writer, "u", true, &|_, uid| fixture.existence(uid));
+        assert_eq!(fixture.read(), None);
         join([informer]);
-        assert!(world.is_empty());
+        assert!(fixture.is_empty());
     });
 }
 
 #[test]
-fn soak_an_informer_that_ends_or_a_server_set_back_lets_readers_go() {
+fn soak_a_closed_informer_or_restored_server_releases_reads() {
     check(this_test!(), || {
-        let world = World::new();
-        world.put("u", 5);
-        world.wrote(9);
-        let reader = world.spawn(|world| _ = world.read());
-        let informer = world.spawn(|world| world.list(2, None));
+        let fixture = Fixture::new();
+        fixture.put("u", 5);
+        fixture.wrote(9);
+        let reader = fixture.spawn(|fixture| _ = fixture.read());
+        let informer = fixture.spawn(|fixture| fixture.list(2, None));
         join([reader, informer]);
-        assert!(world.is_empty());
-        world.wrote(9);
-        let reader = world.spawn(|world| _ = world.read());
-        world.ledger.end();
+        assert!(fixture.is_empty());
+        fixture.wrote(9);
+        let reader = fixture.spawn(|fixture| _ = fixture.read());
+        fixture.ledger.end();
         join([reader]);
-        assert!(world.is_empty());
+        assert!(fixture.is_empty());
     });
 }
 
 #[test]
-fn soak_what_is_written_after_an_object_has_left_keeps_nobody_waiting() {
+fn soak_writes_after_an_object_has_left_the_selectors_block_no_read() {
     check(this_test!(), || {
-        let world = World::new();
-        world.put("u", 1);
-        // It leaves at 2; of what is written outside nothing is told.
-        let informer = world.spawn(|world| world.delete("u", 2));
+        let fixture = Fixture::new();
+        fixture.put("u", 1);
+        // The object leaves the selectors at 2. The informer is not told of the later versions.
+        let informer = fixture.spawn(|fixture| fixture.delete("u", 2));
         for revision in [2, 3, 4] {
-            world.wrote_so(revision, Some(false));
+            fixture.wrote_so(revision, Some(false));
         }
-        assert_eq!(world.read(), None);
+        assert_eq!(fixture.read(), None);
         join([informer]);
-        assert!(world.is_empty());
+        assert!(fixture.is_empty());
     });
 }
 
 #[test]
-fn soak_a_read_that_is_dropped_takes_nothing_from_another() {
+fn soak_dropping_a_read_does_not_affect_others() {
     check(this_test!(), || {
-        let world = World::new();
-        world.wrote(1);
-        let informer = world.spawn(|world| world.put("u", 1));
-        let dropped = world.spawn(|world| {
-            if let Some(pending) = world.ledger.pending(&world.client, Wanted::All) {
+        let fixture = Fixture::new();
+        fixture.wrote(1);
+        let informer = fixture.spawn(|fixture| fixture.put("u", 1));
+        let dropped = fixture.spawn(|fixture| {
+            if let Some(pending) = fixture.ledger.pending(&fixture.client, ReadScope::All) {
                 let polled = pin!(pending).poll(&mut Context::from_waker(Waker::noop()));
-                assert!(polled == Poll::Pending || world.store.lock().is_some());
+                assert!(polled == Poll::Pending || fixture.store.lock().is_some());
             }
         });
-        assert!(world.read().is_some());
+        assert!(fixture.read().is_some());
         join([informer, dropped]);
-        assert!(world.is_empty());
+        assert!(fixture.is_empty());
     });
 }

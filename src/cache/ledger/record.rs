@@ -1,14 +1,17 @@
-//! From a write's answer into the ledgers of every informer of its kind that has, or will have, the object.
+//! Records the responses to writes in the ledgers of the informers of the kind.
 
-use super::{Deleting, Fate, Pending, Removed, Token, Version, Wanted, Writer};
+use super::{
+    DeleteAnnouncement, Existence, PendingWrites, ReadScope, RemovedObject, Token, Writer,
+    WrittenVersion,
+};
 use crate::{
     cache::{
         Cache, CacheError,
         core::Condition,
-        erased::Informing,
+        erased::ErasedCore,
         fields::{FieldSelector, field},
+        informer_task::DeclaredInformer,
         namespaces::Selectors,
-        tend::Declared,
     },
     object::{Meta, ObjectKey, Selector},
 };
@@ -18,13 +21,15 @@ use serde_json::value::RawValue;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout};
 
-/// What is looked at in the answer to a write: an object, a part of one as `Scale` is, a list of objects, or a `Status`.
+/// Parsed fields of a response to a write.
+///
+/// It is an object, a subresource such as `Scale`, a list or a `Status`.
 #[derive(Deserialize)]
-struct Answer<'a> {
+struct WriteResponse<'a> {
     #[serde(default)]
     kind: String,
     #[serde(default)]
-    metadata: Option<AnsweredMeta>,
+    metadata: Option<ResponseMeta>,
     #[serde(default)]
     details: Option<Details>,
     #[serde(borrow, default)]
@@ -33,7 +38,7 @@ struct Answer<'a> {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct AnsweredMeta {
+struct ResponseMeta {
     name: Option<String>,
     namespace: Option<String>,
     uid: Option<String>,
@@ -44,13 +49,15 @@ struct AnsweredMeta {
     finalizers: Option<Vec<IgnoredAny>>,
 }
 
-impl AnsweredMeta {
+impl ResponseMeta {
     fn is_marked(&self) -> bool {
         self.deletion_timestamp.is_some()
     }
 
-    /// Marked, and nothing holds it: the write that took the last finalizer off has deleted it, whatever version the answer names.
-    fn has_ended(&self) -> bool {
+    /// Returns whether the write deleted the object, which is marked and unblocked.
+    ///
+    /// The response to the write that removes the last finalizer still contains the object.
+    fn is_deleted(&self) -> bool {
         let finalizers = self.finalizers.as_ref().map_or(0, Vec::len);
         self.is_marked() && finalizers == 0 && self.deletion_grace_period_seconds == Some(0)
     }
@@ -61,35 +68,38 @@ struct Details {
     uid: Option<String>,
 }
 
-/// An object that a server has answered with.
+/// Object of a response.
 struct Written<'a> {
     key: ObjectKey,
     revision: u64,
     uid: Option<String>,
-    /// That it is being deleted, and that it is deleted.
+    /// Whether the object is marked for deletion, and whether it is deleted.
     is_marked: bool,
-    has_ended: bool,
-    /// Its labels are in it; not in a part of an object.
+    is_deleted: bool,
+    /// Metadata with the labels. `None` for a subresource, which has no labels.
     labels: Option<ObjectMeta>,
-    /// The object, if that is whole.
+    /// JSON of the object, if the response is the whole object.
     whole: Option<&'a [u8]>,
 }
 
 impl<'a> Written<'a> {
-    /// `None` if it names no object, or no version that can be compared.
+    /// Parses a response. Returns `None` without an object or a numeric resource version.
     fn of(kind: &GroupVersionKind, json: &'a [u8]) -> Option<Self> {
-        let answer: Answer<'_> = serde_json::from_slice(json).ok()?;
-        let meta = answer.metadata?;
-        // Items of a list do not say what they are.
-        let is_whole = answer.kind.is_empty() || answer.kind == kind.kind;
-        let has_labels = is_whole || answer.kind == "PartialObjectMetadata";
+        let response: WriteResponse<'_> = serde_json::from_slice(json).ok()?;
+        let meta = response.metadata?;
+        // Items of a list have no `kind`.
+        let is_whole = response.kind.is_empty() || response.kind == kind.kind;
+        let has_labels = is_whole || response.kind == "PartialObjectMetadata";
         Some(Self {
             is_marked: meta.is_marked(),
-            has_ended: meta.has_ended(),
+            is_deleted: meta.is_deleted(),
             key: ObjectKey::new(meta.namespace.as_deref().unwrap_or_default(), &meta.name?),
             revision: meta.resource_version?.parse().ok()?,
             uid: meta.uid,
-            labels: has_labels.then(|| ObjectMeta { labels: meta.labels, ..ObjectMeta::default() }),
+            labels: has_labels.then(|| ObjectMeta {
+                labels: meta.labels,
+                ..ObjectMeta::default()
+            }),
             whole: is_whole.then_some(json),
         })
     }
@@ -100,7 +110,7 @@ impl Selectors {
         self.labels.is_none() && self.fields.is_none()
     }
 
-    /// Whether its selectors let the object in; `None` if the answer does not say enough.
+    /// Returns whether the object matches. `None` if the response is not sufficient.
     fn selects(&self, kind: &GroupVersionKind, written: &Written<'_>) -> Option<bool> {
         let labels = self.labels.as_deref().map_or(Some(true), |labels| {
             let (selector, meta) = (Selector::parse(labels).ok()?, written.labels.as_ref()?);
@@ -111,35 +121,60 @@ impl Selectors {
             let object = serde_json::from_slice(written.whole?).ok()?;
             Some(selector.matches(|path| field(kind, &object, path)))
         });
-        if labels == Some(false) || fields == Some(false) { Some(false) } else { labels.and(fields) }
+        if labels == Some(false) || fields == Some(false) {
+            Some(false)
+        } else {
+            labels.and(fields)
+        }
     }
 }
 
-impl Declared {
-    /// What is kept of where the object is.
+impl DeclaredInformer {
+    /// Returns the selectors for the namespace of the object, if it is in scope.
     fn selectors(&self, key: &ObjectKey) -> Option<&Selectors> {
-        key.namespace().map_or(Some(&self.plan.whole), |namespace| self.plan.scope.selectors(namespace))
+        key.namespace()
+            .map_or(Some(&self.plan.cluster_selectors), |namespace| {
+                self.plan.scope.selectors(namespace)
+            })
     }
 
     fn wrote(&self, writer: &Writer, written: &Written<'_>) {
-        let version = Version { key: &written.key, revision: written.revision, selected: self.selects(written) };
-        self.core.ledger().wrote(writer, version, &fates(&*self.core));
-        if written.has_ended {
+        let version = WrittenVersion {
+            key: &written.key,
+            revision: written.revision,
+            selected: self.selects(written),
+        };
+        self.core
+            .ledger()
+            .wrote(writer, version, &existence(&*self.core));
+        if written.is_deleted {
             self.removed(writer, written, false);
         }
     }
 
-    /// The answer has the object as it was before.
+    /// Records a removal whose response has the object as it was before.
     fn removed(&self, writer: &Writer, written: &Written<'_>, or_deleting: bool) {
-        let Some(uid) = written.uid.as_deref() else { return };
+        let Some(uid) = written.uid.as_deref() else {
+            return;
+        };
         let since = (self.selects(written) == Some(true)).then_some(written.revision);
-        let removed = Removed { key: &written.key, uid, or_deleting, since };
-        self.core.ledger().removed(writer, &removed, &fates(&*self.core));
+        let removed = RemovedObject {
+            key: &written.key,
+            uid,
+            or_deleting,
+            since,
+        };
+        self.core
+            .ledger()
+            .removed(writer, &removed, &existence(&*self.core));
     }
 
     /// See [`Selectors::selects`].
     fn selects(&self, written: &Written<'_>) -> Option<bool> {
-        self.selectors(&written.key).map_or(Some(false), |selectors| selectors.selects(&self.gvk, written))
+        self.selectors(&written.key)
+            .map_or(Some(false), |selectors| {
+                selectors.selects(&self.gvk, written)
+            })
     }
 
     fn selects_all(&self, key: &ObjectKey) -> bool {
@@ -147,128 +182,205 @@ impl Declared {
     }
 }
 
-/// What clients tell of their writes, and wait for. See [the module](super).
+/// Recording of writes by clients, and waiting for them. See [the module](super).
 impl Cache {
-    /// A write of an object of this kind, or of a part of one, was answered so.
-    pub(crate) fn wrote(&self, client: &Token, kind: &GroupVersionKind, answer: &[u8]) {
+    /// Records the response to a write of an object, or of a subresource.
+    pub(crate) fn record_write(&self, client: &Token, kind: &GroupVersionKind, response: &[u8]) {
         let informers = self.informers_of(kind);
         if informers.is_empty() {
             return;
         }
-        let Some(written) = Written::of(kind, answer) else { return };
+        let Some(written) = Written::of(kind, response) else {
+            return;
+        };
         let writer = Writer::of(client);
         for informer in informers {
             informer.wrote(&writer, &written);
         }
     }
 
-    /// Before a delete is sent.
-    pub(crate) fn deleting(&self, kind: &GroupVersionKind, key: &ObjectKey) -> Announced {
-        let announce = |informer: Arc<Declared>| {
-            let announced = informer.core.ledger().deleting(key);
+    /// Announces a delete to all informers of the kind before it is sent.
+    pub(crate) fn announce_delete(
+        &self,
+        kind: &GroupVersionKind,
+        key: &ObjectKey,
+    ) -> DeleteAnnouncements {
+        let announce = |informer: Arc<DeclaredInformer>| {
+            let announced = informer.core.ledger().announce_delete(key);
             (informer, announced)
         };
         let informers = self.informers_of(kind).into_iter().map(announce).collect();
-        Announced { cache: self.clone(), kind: kind.clone(), key: key.clone(), informers }
+        DeleteAnnouncements {
+            cache: self.clone(),
+            kind: kind.clone(),
+            key: key.clone(),
+            informers,
+        }
     }
 
-    /// Objects of this kind were deleted, or marked, as the answer lists them.
-    pub(crate) fn collected(&self, client: &Token, kind: &GroupVersionKind, answer: &[u8]) {
+    /// Records the response to the deletion of a collection.
+    pub(crate) fn record_collection_delete(
+        &self,
+        client: &Token,
+        kind: &GroupVersionKind,
+        response: &[u8],
+    ) {
         let informers = self.informers_of(kind);
         if informers.is_empty() {
             return;
         }
-        let Ok(Answer { items: Some(items), .. }) = serde_json::from_slice(answer) else { return };
+        let Ok(WriteResponse {
+            items: Some(items), ..
+        }) = serde_json::from_slice(response)
+        else {
+            return;
+        };
         let writer = Writer::of(client);
-        for written in items.into_iter().filter_map(|item| Written::of(kind, item.get().as_bytes())) {
+        for written in items
+            .into_iter()
+            .filter_map(|item| Written::of(kind, item.get().as_bytes()))
+        {
             for informer in &informers {
                 informer.removed(&writer, &written, true);
             }
         }
     }
 
-    /// Until every write under a token that was answered before this was called is shown, in whichever informer; at most so long.
+    /// Waits until all informers show the completed writes of a token.
     pub(crate) fn caught_up(
         &self,
         token: &Token,
         at_most: Duration,
     ) -> impl Future<Output = Result<(), CacheError>> + use<> {
-        let pending = |informer: &Arc<Declared>| {
-            Some((informer.gvk.kind.clone(), informer.core.ledger().pending(token, Wanted::All)?))
+        let pending = |informer: &Arc<DeclaredInformer>| {
+            Some((
+                informer.gvk.kind.clone(),
+                informer.core.ledger().pending(token, ReadScope::All)?,
+            ))
         };
         let all: Vec<_> = self.all_informers().iter().filter_map(pending).collect();
         let (cache, begun) = (self.clone(), Instant::now());
         async move {
             for (kind, pending) in all {
-                pending.within(&kind, at_most.saturating_sub(begun.elapsed())).await.map_err(|error| match error {
-                    CacheError::Behind { kind, key, .. } => CacheError::Behind { kind, key, waited: begun.elapsed() },
-                    other => other,
-                })?;
+                pending
+                    .within(&kind, at_most.saturating_sub(begun.elapsed()))
+                    .await
+                    .map_err(|error| match error {
+                        CacheError::WriteNotObserved { kind, key, .. } => {
+                            CacheError::WriteNotObserved {
+                                kind,
+                                key,
+                                waited: begun.elapsed(),
+                            }
+                        }
+                        other => other,
+                    })?;
             }
-            // One that was removed is not among them, and nobody's concern.
-            let has_ended = |informer: &Arc<Declared>| informer.core.condition() == Condition::Ended;
-            if cache.all_informers().iter().any(has_ended) { Err(CacheError::Ended) } else { Ok(()) }
+            // Informers that were removed meanwhile are not in the cache, and do not count.
+            let has_ended =
+                |informer: &Arc<DeclaredInformer>| informer.core.condition() == Condition::Closed;
+            if cache.all_informers().iter().any(has_ended) {
+                Err(CacheError::Closed)
+            } else {
+                Ok(())
+            }
         }
     }
 
-    /// Whether there is nothing of that.
+    /// Returns whether all informers show all writes of a token.
     pub(crate) fn is_caught_up(&self, token: &Token) -> bool {
-        self.all_informers().iter().all(|informer| informer.core.ledger().is_caught_up(token))
+        self.all_informers()
+            .iter()
+            .all(|informer| informer.core.ledger().is_caught_up(token))
     }
 }
 
-impl Pending {
-    /// At most so long.
+impl PendingWrites {
+    /// Waits at most for `at_most`.
     pub(crate) async fn within(mut self, kind: &str, at_most: Duration) -> Result<(), CacheError> {
         if timeout(at_most, &mut self).await.is_ok() {
             return Ok(());
         }
-        let behind = |key| Err(CacheError::Behind { kind: kind.to_owned(), key, waited: at_most });
-        self.give_up().map_or(Ok(()), behind)
+        let behind = |key| {
+            Err(CacheError::WriteNotObserved {
+                kind: kind.to_owned(),
+                key,
+                waited: at_most,
+            })
+        };
+        self.time_out().map_or(Ok(()), behind)
     }
 }
 
-/// A delete on its way. Dropped, nothing was deleted, as far as is known.
-pub(crate) struct Announced {
+/// Delete announced to all informers of a kind. Dropping it retracts the announcements.
+pub(crate) struct DeleteAnnouncements {
     cache: Cache,
     kind: GroupVersionKind,
     key: ObjectKey,
-    informers: Vec<(Arc<Declared>, Deleting)>,
+    informers: Vec<(Arc<DeclaredInformer>, DeleteAnnouncement)>,
 }
 
-impl Announced {
-    /// With the object if it was only marked, else with its uid; of some kinds with the object all the same.
-    pub(crate) fn answered(self, client: &Token, answer: &[u8]) {
-        // Those that were declared since may have listed it before it was gone.
-        let is_new = |informer: &Arc<Declared>| !self.informers.iter().any(|(known, ..)| Arc::ptr_eq(known, informer));
+impl DeleteAnnouncements {
+    /// Records the response to the delete.
+    ///
+    /// The response is the object if it was only marked, for some kinds also if it was deleted, and
+    /// otherwise a `Status` with the uid.
+    pub(crate) fn record_response(self, client: &Token, response: &[u8]) {
+        // Informers that were declared since the announcement may have listed the object.
+        let is_new = |informer: &Arc<DeclaredInformer>| {
+            !self
+                .informers
+                .iter()
+                .any(|(known, ..)| Arc::ptr_eq(known, informer))
+        };
         let mut new = self.cache.informers_of(&self.kind);
         new.retain(is_new);
         if self.informers.is_empty() && new.is_empty() {
             return;
         }
         let writer = Writer::of(client);
-        let uid = match Written::of(&self.kind, answer) {
-            Some(written) if written.is_marked && !written.has_ended => {
-                for informer in self.informers.iter().map(|(informer, ..)| informer).chain(&new) {
+        let uid = match Written::of(&self.kind, response) {
+            Some(written) if written.is_marked && !written.is_deleted => {
+                for informer in self
+                    .informers
+                    .iter()
+                    .map(|(informer, ..)| informer)
+                    .chain(&new)
+                {
                     informer.wrote(&writer, &written);
                 }
                 return;
             }
             Some(written) => written.uid,
-            None => serde_json::from_slice::<Answer<'_>>(answer).ok().and_then(|answer| answer.details?.uid),
+            None => serde_json::from_slice::<WriteResponse<'_>>(response)
+                .ok()
+                .and_then(|response| response.details?.uid),
         };
         let Some(uid) = uid else { return };
         for informer in new {
             let since = informer.selects_all(&self.key).then_some(0);
-            let removed = Removed { key: &self.key, uid: &uid, or_deleting: false, since };
-            informer.core.ledger().removed(&writer, &removed, &fates(&*informer.core));
+            let removed = RemovedObject {
+                key: &self.key,
+                uid: &uid,
+                or_deleting: false,
+                since,
+            };
+            informer
+                .core
+                .ledger()
+                .removed(&writer, &removed, &existence(&*informer.core));
         }
         for (informer, announced) in self.informers {
-            announced.deleted(&writer, &uid, informer.selects_all(&self.key), &fates(&*informer.core));
+            announced.deleted(
+                &writer,
+                &uid,
+                informer.selects_all(&self.key),
+                &existence(&*informer.core),
+            );
         }
     }
 }
 
-fn fates(core: &dyn Informing) -> impl Fn(&ObjectKey, Option<&str>) -> Fate {
-    move |key, uid| core.fate(key, uid)
+fn existence(core: &dyn ErasedCore) -> impl Fn(&ObjectKey, Option<&str>) -> Existence {
+    move |key, uid| core.existence(key, uid)
 }

@@ -1,24 +1,26 @@
-//! A ledger in numbers.
+//! Counters of a ledger.
 
 use serde::{Serialize, Serializer};
 use std::time::Duration;
 
-/// How an informer keeps up with what is written through the clients that read from it.
+/// Counters of the writes by clients that read from an informer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct OwnWrites {
-    /// Those it has not shown yet.
+    /// Number of writes that the informer has not observed yet.
     pub pending: usize,
-    /// Versions and deletions that it had to show so far.
+    /// Number of written versions and deletions that the informer had to observe.
     pub writes: u64,
-    /// Reads that had to wait for some.
+    /// Number of reads that waited for own writes.
     pub waits: u64,
-    /// Those that waited in vain.
+    /// Number of reads that timed out waiting for own writes.
     pub timeouts: u64,
-    /// From the answer until it was shown: of the write shown last. Zero if the informer was faster than the answer.
+    /// Time from the response to the last observed write until it was observed.
+    ///
+    /// Zero if the informer was faster than the response.
     #[serde(serialize_with = "seconds")]
     pub last_lag: Duration,
-    /// The longest so far.
+    /// Longest time from a response until its write was observed.
     #[serde(serialize_with = "seconds")]
     pub longest_lag: Duration,
 }

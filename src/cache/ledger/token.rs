@@ -1,4 +1,4 @@
-//! Whose writes they are.
+//! Identities of writers.
 
 use crate::cache::Cache;
 use parking_lot::Mutex;
@@ -11,13 +11,15 @@ tokio::task_local! {
     static CURRENT: Token;
 }
 
-/// Somebody whose writes are told apart: a client with its clones, or one reconcile. A clone is the same one.
+/// Identity of a writer: a client with its clones, or one reconcile.
+///
+/// A clone is the same identity.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Token(Arc<Account>);
+pub(crate) struct Token(Arc<TokenState>);
 
-/// Which writes a cached read inside a reconcile waits for, and for how long at most.
+/// Writes that a cached read inside a reconcile waits for, and the timeout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Reads {
+pub(crate) enum ReadPolicy {
     /// Returns what the cache has.
     #[default]
     DoNotWait,
@@ -28,52 +30,55 @@ pub(crate) enum Reads {
 }
 
 #[derive(Debug, Default)]
-struct Account {
+struct TokenState {
     /// Policy of reads that leave it to the reconcile.
-    reads: Reads,
-    /// Where something may have been written that is not shown yet.
+    reads: ReadPolicy,
+    /// Caches that may not show a write under this token yet.
     caches: Mutex<Vec<Cache>>,
 }
 
 impl Token {
     /// Creates the token of one reconcile.
-    pub(crate) fn of_reconcile(reads: Reads) -> Self {
-        Self(Arc::new(Account { reads, ..Account::default() }))
+    pub(crate) fn of_reconcile(reads: ReadPolicy) -> Self {
+        Self(Arc::new(TokenState {
+            reads,
+            ..TokenState::default()
+        }))
     }
 
-    /// What is written through any client while `work` runs, is written under this token too.
+    /// Runs `work`. Writes through any client in it are also under this token.
     pub(crate) async fn scope<F: Future>(self, work: F) -> F::Output {
         CURRENT.scope(self, work).await
     }
 
-    /// The token of the scope this is called in.
+    /// Returns the token of the current scope.
     pub(crate) fn current() -> Option<Self> {
         CURRENT.try_with(Self::clone).ok()
     }
 
-    pub(crate) fn reads(&self) -> Reads {
+    pub(crate) fn reads(&self) -> ReadPolicy {
         self.0.reads
     }
 
-    /// Whether a write under this token was sent that `cache` will show, or shows.
+    /// Returns whether a write to the cluster of `cache` was sent under this token.
     pub(crate) fn has_written(&self, cache: &Cache) -> bool {
         self.0.caches.lock().contains(cache)
     }
 
-    /// A write is about to be sent which this cache will show: in the scope this is called in, if there is one.
-    pub(crate) fn writes(cache: &Cache) {
+    /// Records in the current scope a write that `cache` will show. Call it before sending.
+    pub(crate) fn record_write(cache: &Cache) {
         let note = |token: &Self| {
             let mut caches = token.0.caches.lock();
             if !caches.contains(cache) {
                 caches.push(cache.clone());
             }
         };
-        // Outside of a scope there is nothing to note.
+        // Outside of a scope there is no token.
         let _ = CURRENT.try_with(note);
     }
 
-    /// The caches that do not show yet what was written under this token.
-    pub(crate) fn behind(&self) -> Vec<Cache> {
+    /// Returns the caches that do not show all writes under this token yet.
+    pub(crate) fn caches_behind(&self) -> Vec<Cache> {
         let mut caches = std::mem::take(&mut *self.0.caches.lock());
         caches.retain(|cache| !cache.is_caught_up(self));
         caches
@@ -87,40 +92,50 @@ impl PartialEq for Token {
 }
 impl Eq for Token {}
 
-/// The client that writes, and the scope it does so in; or everybody. It keeps neither: who is gone asks for nothing.
+/// Client and scope of a write, or all clients. Does not keep them alive.
 #[derive(Clone, Debug)]
 pub(crate) struct Writer {
-    client: Option<Weak<Account>>,
-    scope: Option<Weak<Account>>,
+    client: Option<Weak<TokenState>>,
+    scope: Option<Weak<TokenState>>,
 }
 
 impl Writer {
-    /// Here and now.
+    /// Returns the writer for a client in the current scope.
     pub(crate) fn of(client: &Token) -> Self {
         let scope = CURRENT.try_with(|scope| Arc::downgrade(&scope.0)).ok();
-        Self { client: Some(Arc::downgrade(&client.0)), scope }
+        Self {
+            client: Some(Arc::downgrade(&client.0)),
+            scope,
+        }
     }
 
-    /// Whoever asks is taken for one who wrote it.
-    pub(super) fn everybody() -> Self {
-        Self { client: None, scope: None }
+    /// Returns the writer for which every token matches.
+    pub(super) fn any() -> Self {
+        Self {
+            client: None,
+            scope: None,
+        }
     }
 
-    pub(super) fn is_everybody(&self) -> bool {
+    pub(super) fn is_any(&self) -> bool {
         self.client.is_none()
     }
 
-    pub(super) fn is(&self, token: &Token) -> bool {
-        self.is_everybody() || self.tokens().any(|one| one.as_ptr() == Arc::as_ptr(&token.0))
+    pub(super) fn matches(&self, token: &Token) -> bool {
+        self.is_any()
+            || self
+                .tokens()
+                .any(|one| one.as_ptr() == Arc::as_ptr(&token.0))
     }
 
-    /// Whether everybody who may still ask for what the other one wrote asks for what this one writes, too.
-    pub(super) fn stands_for(&self, other: &Self) -> bool {
+    /// Returns whether this writer matches every live token that `other` matches.
+    pub(super) fn covers(&self, other: &Self) -> bool {
         let mut asking = other.tokens().filter(|one| one.strong_count() > 0);
-        self.is_everybody() || !other.is_everybody() && asking.all(|one| self.tokens().any(|mine| mine.ptr_eq(one)))
+        self.is_any()
+            || !other.is_any() && asking.all(|one| self.tokens().any(|mine| mine.ptr_eq(one)))
     }
 
-    fn tokens(&self) -> impl Iterator<Item = &Weak<Account>> {
+    fn tokens(&self) -> impl Iterator<Item = &Weak<TokenState>> {
         self.client.iter().chain(&self.scope)
     }
 }

@@ -1,45 +1,57 @@
-//! What is in a slot, and how slots lie in memory.
+//! Entries and chunks of the store.
 
 use crate::object::ObjectKey;
 use std::{iter, sync::Arc};
 
-/// Objects in a chunk: few enough to be copied in microseconds, many enough that the list of chunks is short.
+/// Objects per chunk.
+///
+/// Few enough to copy in microseconds, and enough for a short list of chunks.
 pub(super) const CHUNK: usize = 256;
 
-/// A chunk's places. Those that were never used, and those that were given back, are free.
+/// Slots of a chunk. `None` is a free slot.
 pub(super) type Chunk<P> = Arc<[Option<Entry<P>>]>;
 pub(super) type Spine<P> = Arc<Vec<Chunk<P>>>;
 
-/// With nothing in it.
+/// Creates an empty chunk.
 pub(super) fn chunk<P>() -> Chunk<P> {
     iter::repeat_with(|| None).take(CHUNK).collect()
 }
 
-/// An object and its key.
+/// Object with its key.
 #[derive(Debug)]
 pub(crate) struct Entry<P> {
     pub(crate) key: ObjectKey,
     pub(crate) object: Arc<P>,
-    /// About how much memory it takes.
+    /// Approximate memory of the object.
     pub(crate) bytes: u32,
-    /// The key's, in the store that it is in: a key's text is far away, and whoever looks at many must not go there.
+    /// Hash of the key in its store. Avoids a cache miss on the key when tables are scanned.
     pub(super) hash: u32,
 }
 
 impl<P> Entry<P> {
     pub(crate) fn new(key: ObjectKey, object: Arc<P>, bytes: u32) -> Self {
-        Self { key, object, bytes, hash: 0 }
+        Self {
+            key,
+            object,
+            bytes,
+            hash: 0,
+        }
     }
 
-    /// Whether this is the one with that key.
+    /// Returns whether the entry has this key.
     pub(super) fn is(&self, hash: u32, key: &ObjectKey) -> bool {
-        // Who finds it is going to change the object's count: that is fetched while the key's text is, because both are far away. It is never 0.
+        // The caller will change the reference count, which is never 0. Reading it here overlaps
+        // its cache miss with that of the key.
         self.hash == hash && Arc::strong_count(&self.object) > 0 && self.key == *key
     }
 }
 
 impl<P> Clone for Entry<P> {
     fn clone(&self) -> Self {
-        Self { key: self.key.clone(), object: self.object.clone(), ..*self }
+        Self {
+            key: self.key.clone(),
+            object: self.object.clone(),
+            ..*self
+        }
     }
 }

@@ -1,15 +1,16 @@
-//! Objects by what a function says of them: several values each, or none.
+//! Indexes of objects by the values of a function, any number per object.
 //!
-//! In two halves, because the function is the user's and must not run under the store's lock: an [`Indexer`] asks it, a [`Table`] keeps what
-//! it said. The function has to say the same of the same object each time: what it said when an object came is taken back when it goes. If it does not,
-//! an object may be found by what is said of another, and nothing worse. Of an object that
-//! it fails on it says nothing, and why is noted when that comes, not again when it goes.
+//! The user's function must not run under the store's lock. So an [`Indexer`] calls it, and a
+//! [`Table`] stores the values. The function must be deterministic: an object is removed by calling
+//! it again. If it is not, an index may find an object under values of another one, but nothing
+//! worse happens. An object on which the function fails is not in the index. The error is recorded
+//! when the object is added, not again when it is removed.
 
 use super::{
     SharedIndexer,
     postings::{Postings, Slot},
 };
-use crate::cache::stats::Trouble;
+use crate::cache::stats::ErrorCount;
 use hashbrown::HashMap;
 use std::{
     any::Any,
@@ -19,77 +20,81 @@ use std::{
     sync::Arc,
 };
 
-/// What an index says of one object: a `Vec<V>`.
+/// Values of one object in an index: a `Vec<V>`.
 pub(crate) type Values = Box<dyn Any + Send>;
 
-/// What values panicked with.
+/// Payloads of panics in hashing or comparing values.
 pub(crate) type Panics = Vec<Box<dyn Any + Send>>;
 
-/// What is noted of an object with such values.
-pub(super) const PANICKED: &str = "the index's own values panicked when they were hashed or compared";
+/// Error that is recorded for an object with such values.
+pub(super) const PANICKED: &str = "hashing or comparing values of the index panicked";
 
-/// What hashes and compares values: who changes the store must come to the end, whatever they do.
+/// Catches panics in hashing and comparing values, so that a write completes.
 fn attempt<T>(what: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
     catch_unwind(AssertUnwindSafe(what))
 }
 
-/// Asks the user's function.
+/// Calls the user's index function.
 pub(crate) trait Indexer<O>: Send + Sync {
-    /// Why it cannot say anything, if it cannot.
+    /// Returns the values of an object, or why there are none.
     fn values(&self, object: &O) -> Result<Values, String>;
-    /// For what this one says, and nothing in it yet.
+    /// Creates an empty table for the values.
     fn table(&self) -> Box<dyn Table>;
 }
 
-/// Slots by value. Values are the user's, and what frees them is too: those that are not needed, or not any more, are left in `values`, for the
-/// caller to free, and so is what they panicked with when they were hashed or compared: a value that panics is left out, and the others are not.
+/// Slots by value.
+///
+/// Dropping a value runs user code. So unused and removed values stay in `values`, and panics are
+/// returned, for the caller to free. A value that panics is omitted, others are not affected.
 pub(crate) trait Table: Send + Sync {
     fn insert(&mut self, slot: Slot, values: &mut Values) -> Panics;
-    /// The same in a larger one, if this one has no room for these.
+    /// Returns a larger copy if there is no room for these values.
     fn grown(&self, values: &Values) -> Option<Box<dyn Table>>;
     fn remove(&mut self, slot: Slot, values: &mut Values) -> Panics;
-    /// The same of the objects that were in these slots, sorted, and are in the first ones now.
+    /// Returns a copy for objects that moved from these sorted slots to the first ones.
     fn moved(&self, from: &[Slot]) -> Box<dyn Table>;
-    /// Whether both say the same: then there is nothing to do.
+    /// Returns whether both are equal, so that there is nothing to update.
     fn is_same(&self, a: &Values, b: &Values) -> bool;
     fn as_any(&self) -> &dyn Any;
 }
 
-/// The user's function.
-pub(crate) struct Function<F, V>(F, PhantomData<fn() -> V>);
+/// Indexer of a function.
+pub(crate) struct FnIndexer<F, V>(F, PhantomData<fn() -> V>);
 
-impl<F, V> Function<F, V> {
+impl<F, V> FnIndexer<F, V> {
     pub(crate) fn new(function: F) -> Self {
         Self(function, PhantomData)
     }
 }
 
-impl<O, F, V> Indexer<O> for Function<F, V>
+impl<O, F, V> Indexer<O> for FnIndexer<F, V>
 where
     F: Fn(&O) -> Result<Vec<V>, String> + Send + Sync,
     V: Hash + Eq + Send + Sync + 'static,
 {
-    /// A function that panics says nothing of that object.
+    /// Converts a panic of the function to an error.
     fn values(&self, object: &O) -> Result<Values, String> {
-        let said = attempt(|| (self.0)(object));
-        Ok(Box::new(said.unwrap_or_else(|_| Err("the index's own function panicked".into()))?))
+        let change = attempt(|| (self.0)(object));
+        Ok(Box::new(change.unwrap_or_else(|_| {
+            Err("index function panicked".into())
+        })?))
     }
 
     fn table(&self) -> Box<dyn Table> {
-        Box::new(ByValue::<V>(HashMap::new()))
+        Box::new(ValueTable::<V>(HashMap::new()))
     }
 }
 
-/// Values are counted so that a larger table can be made beside this one.
-pub(super) struct ByValue<V>(HashMap<Arc<V>, Postings>);
+/// Table of values. `Arc`, so that a larger copy can share the values.
+pub(super) struct ValueTable<V>(HashMap<Arc<V>, Postings>);
 
-impl<V: Hash + Eq> ByValue<V> {
+impl<V: Hash + Eq> ValueTable<V> {
     pub(super) fn get(&self, value: &V) -> Postings {
         self.0.get(value).cloned().unwrap_or_default()
     }
 }
 
-impl<V: Hash + Eq + Send + Sync + 'static> Table for ByValue<V> {
+impl<V: Hash + Eq + Send + Sync + 'static> Table for ValueTable<V> {
     fn insert(&mut self, slot: Slot, values: &mut Values) -> Panics {
         let values = vec::<V>(values);
         let (mut next, mut panics) = (0, Vec::new());
@@ -116,7 +121,7 @@ impl<V: Hash + Eq + Send + Sync + 'static> Table for ByValue<V> {
         }
         let mut grown = HashMap::with_capacity(2 * self.0.len() + more);
         for (value, postings) in &self.0 {
-            // One that was hashed before, and cannot be now, is not found any more either.
+            // A value that panics now could not be found any more either.
             attempt(|| grown.insert(value.clone(), postings.clone())).ok();
         }
         Some(Box::new(Self(grown)))
@@ -129,7 +134,11 @@ impl<V: Hash + Eq + Send + Sync + 'static> Table for ByValue<V> {
             let removed = attempt(|| {
                 let postings = self.0.get_mut(&values[at])?;
                 postings.remove(slot);
-                if postings.is_empty() { self.0.remove_entry(&values[at]) } else { None }
+                if postings.is_empty() {
+                    self.0.remove_entry(&values[at])
+                } else {
+                    None
+                }
             });
             match removed {
                 Ok(removed) => values.extend(removed.and_then(|(value, _)| Arc::into_inner(value))),
@@ -159,7 +168,7 @@ impl<V: Hash + Eq + Send + Sync + 'static> Table for ByValue<V> {
     }
 }
 
-/// An index of a store: where it is, and what its values are.
+/// Number of an index, and the type of its values.
 pub(crate) struct IndexId<V> {
     pub(super) number: usize,
     value: PhantomData<fn(V)>,
@@ -172,7 +181,7 @@ impl<V> Clone for IndexId<V> {
 }
 impl<V> Copy for IndexId<V> {}
 
-/// Finds the objects an index has under one value.
+/// Lookup of one value in an index.
 #[derive(Clone, Copy)]
 pub(crate) struct Lookup<'a> {
     number: usize,
@@ -183,32 +192,46 @@ pub(crate) struct Lookup<'a> {
 impl Lookup<'_> {
     pub(super) fn find(&self, tables: &[Option<Box<dyn Table>>]) -> Postings {
         let table = tables[self.number].as_ref().map(|table| table.as_any());
-        table.and_then(|table| (self.find)(table, self.value)).unwrap_or_default()
+        table
+            .and_then(|table| (self.find)(table, self.value))
+            .unwrap_or_default()
     }
 }
 
 impl<V: Hash + Eq + Send + Sync + 'static> IndexId<V> {
-    /// The index of this number, whose values are of this type: one of another type finds nothing.
+    /// Creates the ID of an index. With another type of values, lookups find nothing.
     pub(crate) fn new(number: usize) -> Self {
-        Self { number, value: PhantomData }
+        Self {
+            number,
+            value: PhantomData,
+        }
     }
 
     pub(crate) fn of(self, value: &V) -> Lookup<'_> {
-        let find =
-            |table: &dyn Any, value: &dyn Any| Some(table.downcast_ref::<ByValue<V>>()?.get(value.downcast_ref()?));
-        Lookup { number: self.number, value, find }
+        let find = |table: &dyn Any, value: &dyn Any| {
+            Some(
+                table
+                    .downcast_ref::<ValueTable<V>>()?
+                    .get(value.downcast_ref()?),
+            )
+        };
+        Lookup {
+            number: self.number,
+            value,
+            find,
+        }
     }
 }
 
-/// What the indexes say of an object that comes, goes or changes.
-pub(super) struct Said<'a> {
+/// Index values of an object before and after a change.
+pub(super) struct IndexChange<'a> {
     values: Vec<(usize, Option<Values>, Option<Values>)>,
     panics: Panics,
-    errors: &'a Trouble<String>,
+    errors: &'a ErrorCount<String>,
 }
 
-impl<'a> Said<'a> {
-    pub(super) fn is_nothing(&self) -> bool {
+impl<'a> IndexChange<'a> {
+    pub(super) fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
@@ -216,18 +239,30 @@ impl<'a> Said<'a> {
         indexers: &[Option<SharedIndexer<P>>],
         old: Option<&Arc<P>>,
         new: Option<&Arc<P>>,
-        errors: &'a Trouble<String>,
+        errors: &'a ErrorCount<String>,
     ) -> Self {
-        let indexers = indexers.iter().enumerate().filter_map(|(number, indexer)| Some((number, indexer.as_ref()?)));
-        let said = indexers.map(|(number, indexer)| {
+        let indexers = indexers
+            .iter()
+            .enumerate()
+            .filter_map(|(number, indexer)| Some((number, indexer.as_ref()?)));
+        let change = indexers.map(|(number, indexer)| {
             let old = old.and_then(|old| indexer.values(old).ok());
-            let new = new.and_then(|new| indexer.values(new).map_err(|error| errors.note(error)).ok());
+            let new = new.and_then(|new| {
+                indexer
+                    .values(new)
+                    .map_err(|error| errors.record(error))
+                    .ok()
+            });
             (number, old, new)
         });
-        Self { values: said.collect(), panics: Vec::new(), errors }
+        Self {
+            values: change.collect(),
+            panics: Vec::new(),
+            errors,
+        }
     }
 
-    /// Larger tables, by number, for those that have no room for what is said.
+    /// Returns larger copies of the tables that have no room for the values, by number.
     pub(super) fn grown(&self, tables: &[Option<Box<dyn Table>>]) -> Vec<(usize, Box<dyn Table>)> {
         let grown = |(number, _, new): &(usize, _, Option<Values>)| {
             Some((*number, tables[*number].as_ref()?.grown(new.as_ref()?)?))
@@ -235,10 +270,12 @@ impl<'a> Said<'a> {
         self.values.iter().filter_map(grown).collect()
     }
 
-    /// What is left is to be freed once the lock is.
+    /// Updates the tables. The caller frees `self` after the lock is released.
     pub(super) fn update(&mut self, slot: Slot, tables: &mut [Option<Box<dyn Table>>]) {
         for (number, old, new) in &mut self.values {
-            let Some(table) = &mut tables[*number] else { continue };
+            let Some(table) = &mut tables[*number] else {
+                continue;
+            };
             if let (Some(old), Some(new)) = (&*old, &*new)
                 && table.is_same(old, new)
             {
@@ -250,7 +287,7 @@ impl<'a> Said<'a> {
             if let Some(new) = new {
                 let panics = table.insert(slot, new);
                 if !panics.is_empty() {
-                    self.errors.note(PANICKED.into());
+                    self.errors.record(PANICKED.into());
                 }
                 self.panics.extend(panics);
             }
@@ -259,5 +296,7 @@ impl<'a> Said<'a> {
 }
 
 fn vec<V: 'static>(values: &mut Values) -> &mut Vec<V> {
-    values.downcast_mut().expect("a table gets the values of its own indexer")
+    values
+        .downcast_mut()
+        .expect("a table gets the values of its own indexer")
 }

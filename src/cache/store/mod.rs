@@ -1,17 +1,21 @@
-//! The objects of one informer, by key: one writer, many readers.
+//! Store of one informer's objects: one writer, many readers.
 //!
-//! What holds, whatever happens:
-//! * a key has one slot, a slot holds one object or is free;
-//! * what a snapshot shows never changes: what it shares is copied before it changes;
-//! * the revision is published with the objects it belongs to;
-//! * under the lock, be it a reader's, nothing is freed, no user's code runs but what compares and hashes an index's values, and no work is done that
-//!   grows with the number of objects, but for the memory of a namespace's or an index value's slots being moved or freed (4 bytes each). Tables that are
-//!   full are copied into larger ones under a reader's lock, which keeps no reader waiting: all but that of the namespaces, which are few. Readers wait
-//!   while it grows, a millisecond for some 14,000 namespaces;
-//! * what an index's values panic with when they are hashed or compared ends no change half way.
+//! Invariants:
+//! * A key has one slot. A slot holds one object or is free.
+//! * A snapshot never changes. Data that it shares is copied before a change.
+//! * The revision is published together with its objects.
+//! * Under the lock, also that of a reader, nothing is freed, no user code runs except comparing
+//!   and hashing the values of an index, and no work grows with the number of objects. The
+//!   exception is moving or freeing the slots of one namespace or index value (4 bytes each). Full
+//!   tables are copied to larger ones under a reader's lock, which blocks no reader. The table of
+//!   namespaces is the exception: readers wait while it grows, about a millisecond for 14,000
+//!   namespaces.
+//! * A panic in hashing or comparing index values does not leave a change incomplete.
 //!
-//! Objects are in chunks, and a snapshot is the list of the chunks: taking one costs two counts. An update while a snapshot lives copies the
-//! one chunk it changes, and the list, once per snapshot. A list of many objects is shown at once: see [`replace`].
+//! Objects are stored in chunks, and a snapshot is the list of chunks, so taking one costs two
+//! reference counts. An update while a snapshot is alive copies the chunk that it changes, and the
+//! list of chunks once per snapshot. A list of many objects becomes visible at once: see
+//! [`replace`].
 
 mod entry;
 mod index;
@@ -22,21 +26,21 @@ mod state;
 
 pub(crate) use self::{
     entry::Entry,
-    index::{Function, IndexId, Indexer, Lookup, Table, Values},
+    index::{FnIndexer, IndexId, Indexer, Lookup, Table, Values},
     postings::Slot,
-    replace::About,
+    replace::ListScope,
     snapshot::{Slots, Snapshot},
 };
 use self::{
-    index::{PANICKED, Said},
+    index::{IndexChange, PANICKED},
     state::State,
 };
-use crate::{cache::stats::Trouble, object::ObjectKey};
+use crate::{cache::stats::ErrorCount, object::ObjectKey};
 use hashbrown::DefaultHashBuilder;
 use parking_lot::{Mutex, RwLock};
 use std::{hash::BuildHasher, sync::Arc};
 
-/// What became of an object in [`Store::replace`].
+/// Change of an object by [`Store::replace`].
 #[derive(Debug)]
 pub(crate) enum Change<P> {
     Created(Entry<P>),
@@ -48,12 +52,15 @@ type SharedIndexer<P> = Arc<dyn Indexer<Arc<P>>>;
 
 pub(crate) struct Store<P> {
     state: RwLock<State<P>>,
-    /// Held by whoever writes, so that it may look at the state, take its time, and change it then. Indexes by number; a gap where one was removed.
+    /// Indexers by number, `None` if the index was removed.
+    ///
+    /// Writers hold this lock, so that the state does not change between their reads and writes of
+    /// it.
     indexers: Mutex<Vec<Option<SharedIndexer<P>>>>,
     hasher: DefaultHashBuilder,
-    /// What indexes say nothing of, though it is there.
-    pub(crate) index_errors: Trouble<String>,
-    /// How many objects lists were held against.
+    /// Objects that an index omits.
+    pub(crate) index_errors: ErrorCount<String>,
+    /// Number of objects that were compared with lists.
     #[cfg(test)]
     looked_at: std::sync::atomic::AtomicUsize,
 }
@@ -64,7 +71,7 @@ impl<P> Default for Store<P> {
             state: RwLock::default(),
             indexers: Mutex::default(),
             hasher: DefaultHashBuilder::default(),
-            index_errors: Trouble::default(),
+            index_errors: ErrorCount::default(),
             #[cfg(test)]
             looked_at: std::sync::atomic::AtomicUsize::new(0),
         }
@@ -78,49 +85,58 @@ impl<P> Store<P> {
     }
 }
 
-/// Reading.
+/// Reads.
 impl<P> Store<P> {
     pub(crate) fn get(&self, key: &ObjectKey) -> Option<Arc<P>> {
         let hash = self.hash(key);
-        self.state.read().get(hash, key).map(|entry| entry.object.clone())
+        self.state
+            .read()
+            .get(hash, key)
+            .map(|entry| entry.object.clone())
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.state.read().shown.len
+        self.state.read().visible.len
     }
 
-    /// About how much memory the objects take.
+    /// Returns the approximate memory of the objects.
     pub(crate) fn bytes(&self) -> u64 {
-        self.state.read().shown.bytes
+        self.state.read().visible.bytes
     }
 
-    /// Up to where the objects are.
+    /// Returns the revision of the objects.
     pub(crate) fn revision(&self) -> u64 {
         self.state.read().revision
     }
 
-    /// All objects as they are now.
+    /// Returns a snapshot of all objects.
     pub(crate) fn snapshot(&self) -> Snapshot<P> {
         self.state.read().snapshot(None)
     }
 
-    /// Those of a namespace, and that all the lookups find.
+    /// Returns a snapshot of the objects of a namespace that all lookups find.
     pub(crate) fn select(&self, namespace: Option<&str>, lookups: &[Lookup<'_>]) -> Snapshot<P> {
         let state = self.state.read();
-        let namespace = namespace.map(|name| state.namespaces.get(name).cloned().unwrap_or_default());
-        let mut found = namespace.into_iter().chain(lookups.iter().map(|lookup| lookup.find(&state.tables)));
+        let namespace =
+            namespace.map(|name| state.namespaces.get(name).cloned().unwrap_or_default());
+        let mut found = namespace
+            .into_iter()
+            .chain(lookups.iter().map(|lookup| lookup.find(&state.tables)));
         let first = found.next();
         let others: Vec<_> = found.collect();
-        // What an index finds is as good as its function, which may not say the same each time.
-        let sure = !state.between && lookups.is_empty();
-        if first.is_none() || sure {
+        // An index may find free slots if its function is not deterministic.
+        let all_visible = !state.has_empty_slots && lookups.is_empty();
+        if first.is_none() || all_visible {
             return state.snapshot(first);
         }
-        // Here nobody waits.
+        // The rest runs without the lock.
         let all = state.snapshot(None);
         drop(state);
         let Some(first) = first else { return all };
-        let slots: Arc<Vec<Slot>> = others.iter().fold(first, |both, other| both.and(other)).into();
+        let slots: Arc<Vec<Slot>> = others
+            .iter()
+            .fold(first, |both, other| both.and(other))
+            .into();
         let is_shown = |slot: &Slot| all.at(*slot).is_some();
         if slots.iter().all(is_shown) {
             return all.only(slots);
@@ -130,59 +146,75 @@ impl<P> Store<P> {
     }
 }
 
-/// Writing. Writers wait for each other, and what they take out is handed back: the caller frees it.
+/// Writes. Writers are serialized. They return removed objects, which the caller frees.
 impl<P: 'static> Store<P> {
-    /// Put an object in, at this revision; gives what was there.
+    /// Adds or replaces an object at this revision. Returns the previous one.
     pub(crate) fn put(&self, entry: Entry<P>, revision: u64) -> Option<Arc<P>> {
         let hash = self.hash(&entry.key);
         let indexers = self.indexers.lock();
-        // The user's functions run here, where nobody waits but other writers.
-        let mut said = self.said(&indexers, &entry.key, Some(&entry.object));
-        self.make_room(&said);
+        // The users' index functions run here, where they block only other writers.
+        let mut change = self.index_change(&indexers, &entry.key, Some(&entry.object));
+        self.grow_tables(&change);
         let mut state = self.state.write();
         if let Some(slot) = state.find(hash, &entry.key) {
             state.revision = revision;
-            said.update(slot, &mut state.tables);
-            // The new key too: what keeps its key in itself keeps this one.
-            let replaced = state.shown.put(slot, Some(Entry { hash, ..entry }));
+            change.update(slot, &mut state.tables);
+            // Replaces the key as well, because some objects share the memory of their key.
+            let replaced = state.visible.put(slot, Some(Entry { hash, ..entry }));
             drop(state);
             return replaced.map(|replaced| replaced.object);
         }
-        if state.room() == 0 {
+        if state.spare_capacity() == 0 {
             drop(state);
-            self.make_room_for(1);
+            self.reserve(1);
             state = self.state.write();
         }
         state.revision = revision;
         let slot = state.insert(hash, entry);
-        said.update(slot, &mut state.tables);
+        change.update(slot, &mut state.tables);
         None
     }
 
-    /// What the indexes say of an object that comes in the place of that one with this key, or goes. For who holds off other writers.
-    fn said(&self, indexers: &[Option<SharedIndexer<P>>], key: &ObjectKey, new: Option<&Arc<P>>) -> Said<'_> {
-        let old = if indexers.is_empty() { None } else { self.get(key) };
-        Said::of(indexers, old.as_ref(), new, &self.index_errors)
+    /// Returns the index values before and after a change of an object.
+    ///
+    /// The caller holds the writers' lock.
+    fn index_change(
+        &self,
+        indexers: &[Option<SharedIndexer<P>>],
+        key: &ObjectKey,
+        new: Option<&Arc<P>>,
+    ) -> IndexChange<'_> {
+        let old = if indexers.is_empty() {
+            None
+        } else {
+            self.get(key)
+        };
+        IndexChange::of(indexers, old.as_ref(), new, &self.index_errors)
     }
 
-    /// For what is said of an object that comes: tables that are full grow beside those that are read. For who holds off other writers.
-    fn make_room(&self, said: &Said<'_>) {
-        if said.is_nothing() {
+    /// Grows full index tables, without blocking readers while they are copied.
+    ///
+    /// The caller holds the writers' lock.
+    fn grow_tables(&self, change: &IndexChange<'_>) {
+        if change.is_empty() {
             return;
         }
-        let grown = said.grown(&self.state.read().tables);
+        let grown = change.grown(&self.state.read().tables);
         if !grown.is_empty() {
             let mut state = self.state.write();
-            let old: Vec<_> = grown.into_iter().map(|(number, table)| state.tables[number].replace(table)).collect();
+            let old: Vec<_> = grown
+                .into_iter()
+                .map(|(number, table)| state.tables[number].replace(table))
+                .collect();
             drop(state);
             drop(old);
         }
     }
 
-    /// The same of the slots, for so many objects.
-    fn make_room_for(&self, more: usize) {
+    /// Grows the table of slots if it has no room for `more` objects.
+    fn reserve(&self, more: usize) {
         let state = self.state.read();
-        if state.room() < more {
+        if state.spare_capacity() < more {
             let grown = state.grown(more);
             drop(state);
             let old = self.state.write().grow(grown);
@@ -190,42 +222,49 @@ impl<P: 'static> Store<P> {
         }
     }
 
-    /// Take an object out, at this revision.
+    /// Removes an object at this revision, and returns it.
     pub(crate) fn remove(&self, key: &ObjectKey, revision: u64) -> Option<Entry<P>> {
         let hash = self.hash(key);
         let indexers = self.indexers.lock();
-        let mut said = self.said(&indexers, key, None);
+        let mut change = self.index_change(&indexers, key, None);
         let mut state = self.state.write();
         state.revision = revision;
         let slot = state.find(hash, key)?;
-        said.update(slot, &mut state.tables);
+        change.update(slot, &mut state.tables);
         let entry = state.take(hash, slot);
         drop(state);
         entry
     }
 
-    /// Nothing changed up to this revision.
+    /// Moves to a revision without a change.
     pub(crate) fn advance(&self, revision: u64) {
         self.state.write().revision = revision;
     }
 
-    /// Gives the number of the index.
+    /// Adds an index of all objects, and returns its number.
     pub(crate) fn add_indexer(&self, indexer: SharedIndexer<P>) -> usize {
         let mut indexers = self.indexers.lock();
         let mut table = indexer.table();
-        // Nothing but the revision changes meanwhile.
+        // The writers' lock is held, so only the revision can change meanwhile.
         let now = self.snapshot();
         for (slot, entry) in now.slots() {
             let inserted = indexer.values(&entry.object).and_then(|mut values| {
                 let panics = table.insert(slot, &mut values);
-                if panics.is_empty() { Ok(()) } else { Err(PANICKED.into()) }
+                if panics.is_empty() {
+                    Ok(())
+                } else {
+                    Err(PANICKED.into())
+                }
             });
             if let Err(error) = inserted {
-                self.index_errors.note(error);
+                self.index_errors.record(error);
             }
         }
         drop(now);
-        let number = indexers.iter().position(Option::is_none).unwrap_or(indexers.len());
+        let number = indexers
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or(indexers.len());
         if number == indexers.len() {
             indexers.push(None);
         }
@@ -236,7 +275,7 @@ impl<P: 'static> Store<P> {
         number
     }
 
-    /// Keep an index no longer.
+    /// Removes an index.
     pub(crate) fn remove_index(&self, number: usize) {
         let mut indexers = self.indexers.lock();
         let table = self.state.write().tables[number].take();

@@ -1,17 +1,19 @@
-//! The slots that have something in common: a namespace, or a value of an index. Sorted, so that two are intersected in one pass; shared with
-//! the snapshots that show them, and copied only then.
+//! Slots of a namespace or of an index value.
+//!
+//! Sorted, so that two sets are intersected in one pass. Shared with snapshots, and copied only on
+//! a change.
 
 use std::sync::Arc;
 
-/// Where an object is in the store.
+/// Position of an object in the store.
 pub(crate) type Slot = u32;
 
-/// Sorted slots, each once.
+/// Sorted set of slots.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Postings(Arc<Vec<Slot>>);
 
 impl Postings {
-    /// Filling the store slot by slot appends.
+    /// Adds a slot. Ascending slots are appended.
     pub(super) fn insert(&mut self, slot: Slot) {
         let slots = Arc::make_mut(&mut self.0);
         match slots.last() {
@@ -38,16 +40,25 @@ impl Postings {
         &self.0
     }
 
-    /// Where the objects are now that were in these slots, sorted, and are in the first ones. Others are left out.
+    /// Returns the slots after a move from the sorted slots `from` to the first ones.
+    ///
+    /// Drops slots that are not in `from`.
     pub(super) fn moved(&self, from: &[Slot]) -> Self {
-        let to = |slot: &Slot| from.binary_search(slot).ok().and_then(|at| Slot::try_from(at).ok());
+        let to = |slot: &Slot| {
+            from.binary_search(slot)
+                .ok()
+                .and_then(|at| Slot::try_from(at).ok())
+        };
         Self(Arc::new(self.slots().iter().filter_map(to).collect()))
     }
 
-    /// Those in both: the longer one is searched for each of the shorter one's, from where the last was.
+    /// Returns the intersection, by binary searches in the longer set.
     pub(super) fn and(&self, other: &Self) -> Self {
-        let (short, mut long) =
-            if self.0.len() <= other.0.len() { (self, other.slots()) } else { (other, self.slots()) };
+        let (short, mut long) = if self.0.len() <= other.0.len() {
+            (self, other.slots())
+        } else {
+            (other, self.slots())
+        };
         let mut both = Vec::with_capacity(short.0.len());
         for slot in short.slots() {
             let (Ok(at) | Err(at)) = long.binary_search(slot);
@@ -60,7 +71,7 @@ impl Postings {
     }
 }
 
-/// Shared with these.
+/// Shares the slots with the set.
 impl From<Postings> for Arc<Vec<Slot>> {
     fn from(postings: Postings) -> Self {
         postings.0
@@ -80,12 +91,12 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_sorted_and_there_once() {
+    fn slots_are_sorted_and_unique() {
         assert_eq!(of(&[5, 1, 3, 5, 1, 9]).slots(), [1, 3, 5, 9]);
     }
 
     #[test]
-    fn what_is_removed_is_gone_and_the_rest_stays() {
+    fn removing_a_slot_keeps_the_others() {
         let mut postings = of(&[1, 2, 3]);
         postings.remove(2);
         postings.remove(7);
@@ -93,15 +104,18 @@ mod tests {
     }
 
     #[test]
-    fn a_clone_does_not_see_later_changes() {
+    fn a_clone_is_not_changed() {
         let mut postings = of(&[1]);
         let before = postings.clone();
         postings.insert(2);
-        assert_eq!((before.slots(), postings.slots()), ([1].as_slice(), [1, 2].as_slice()));
+        assert_eq!(
+            (before.slots(), postings.slots()),
+            ([1].as_slice(), [1, 2].as_slice())
+        );
     }
 
     #[test]
-    fn an_intersection_is_what_both_have() {
+    fn an_intersection_has_the_common_slots() {
         assert_eq!(of(&[1, 3, 5, 7]).and(&of(&[0, 3, 4, 7, 9])).slots(), [3, 7]);
         assert!(of(&[1]).and(&of(&[])).is_empty());
     }

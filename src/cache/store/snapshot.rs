@@ -1,4 +1,4 @@
-//! Objects as they were at one moment. Holding one keeps them in memory, and delays nobody.
+//! Snapshots of a store. A snapshot keeps its objects in memory, and blocks no writer.
 
 use super::{
     entry::{CHUNK, Chunk, Entry, Spine},
@@ -7,78 +7,97 @@ use super::{
 };
 use std::{slice, sync::Arc};
 
-/// All objects of a store, or some of them.
+/// Immutable view of all or some objects of a store.
 pub(crate) struct Snapshot<P> {
     spine: Spine<P>,
     len: usize,
-    /// All if there are none.
+    /// Selected slots. `None` for all objects.
     some: Option<Arc<Vec<Slot>>>,
 }
 
 impl<P> Snapshot<P> {
-    /// Of a store that has so many objects.
+    /// Creates a snapshot of a store with `len` objects.
     pub(super) fn new(spine: Spine<P>, len: usize, some: Option<Postings>) -> Self {
-        let snapshot = Self { spine, len, some: None };
+        let snapshot = Self {
+            spine,
+            len,
+            some: None,
+        };
         match some {
             Some(some) => snapshot.only(some.into()),
             None => snapshot,
         }
     }
 
-    /// The objects in these slots, in this order. Each shows one.
+    /// Restricts the snapshot to these slots, in this order. Each must have an object.
     pub(crate) fn only(self, slots: Arc<Vec<Slot>>) -> Self {
-        Self { len: slots.len(), some: Some(slots), ..self }
+        Self {
+            len: slots.len(),
+            some: Some(slots),
+            ..self
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// In no order, if none was said.
+    /// Iterates over the entries, in the order of [`only`](Self::only) if called.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry<P>> {
         self.slots().map(|(_, entry)| entry)
     }
 
-    /// The same, and where they are.
+    /// Iterates over the entries with their slots.
     pub(crate) fn slots(&self) -> Slots<'_, P> {
-        Slots { spine: &self.spine, some: self.some.as_ref().map(|some| some.iter()), chunk: [].iter(), next: 0 }
+        Slots {
+            spine: &self.spine,
+            some: self.some.as_ref().map(|some| some.iter()),
+            chunk: [].iter(),
+            next: 0,
+        }
     }
 
-    /// The same, by whoever takes the snapshot along.
+    /// Converts the snapshot to an iterator over its entries.
     pub(crate) fn into_entries(self) -> impl Iterator<Item = Entry<P>> + use<P> {
         let slots = match &self.some {
             Some(some) => some.len(),
             None => self.spine.len() * CHUNK,
         };
         (0..slots).filter_map(move |number| {
-            let slot = self.some.as_ref().map_or(number, |some| some[number] as usize);
+            let slot = self
+                .some
+                .as_ref()
+                .map_or(number, |some| some[number] as usize);
             self.spine.get(slot / CHUNK)?[slot % CHUNK].clone()
         })
     }
 
-    /// How many chunks are others than in that one.
+    /// Returns the number of chunks that differ from those of `other`.
     #[cfg(test)]
     pub(super) fn chunks_not_in(&self, other: &Self) -> usize {
         let is_new = |(number, chunk): &(usize, &Chunk<P>)| {
-            other.spine.get(*number).is_none_or(|other| !Arc::ptr_eq(other, chunk))
+            other
+                .spine
+                .get(*number)
+                .is_none_or(|other| !Arc::ptr_eq(other, chunk))
         };
         self.spine.iter().enumerate().filter(is_new).count()
     }
 
-    /// What is in a slot.
+    /// Returns the entry in a slot.
     pub(super) fn at(&self, slot: Slot) -> Option<&Entry<P>> {
         at(&self.spine, slot)
     }
 }
 
-/// See [`Snapshot::slots`].
+/// Iterator of [`Snapshot::slots`].
 pub(crate) struct Slots<'a, P> {
-    /// From the chunk on that comes next.
+    /// Chunks after the current one.
     spine: &'a [Chunk<P>],
     some: Option<slice::Iter<'a, Slot>>,
-    /// What is left of the one before that.
+    /// Rest of the current chunk.
     chunk: slice::Iter<'a, Option<Entry<P>>>,
-    /// The slot of the first in it.
+    /// Slot of the first entry of `chunk`.
     next: Slot,
 }
 
@@ -87,7 +106,7 @@ impl<'a, P> Iterator for Slots<'a, P> {
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(some) = &mut self.some {
-            // An index whose function does not say the same each time finds slots that show nothing.
+            // An index whose function is not deterministic may find empty slots.
             return some.find_map(|slot| Some((*slot, at(self.spine, *slot)?)));
         }
         loop {
@@ -113,17 +132,30 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn a_snapshot_can_show_some_in_an_order_of_their_own() {
+    fn a_snapshot_of_selected_slots_keeps_their_order() {
         let store = Store::default();
         for number in 0..200 {
-            let key = ObjectKey::cluster_scoped(&number.to_string());
+            let key = ObjectKey::cluster_scoped(number.to_string());
             store.put(Entry::new(key, Arc::new(number), 0), 1);
         }
         let all = store.snapshot();
-        let mut slots: Vec<_> = all.slots().filter(|(slot, _)| slot % 50 == 0).map(|(slot, _)| slot).collect();
+        let mut slots: Vec<_> = all
+            .slots()
+            .filter(|(slot, _)| slot % 50 == 0)
+            .map(|(slot, _)| slot)
+            .collect();
         slots.reverse();
-        let wanted: Vec<_> = slots.iter().filter_map(|slot| Some(*all.at(*slot)?.object)).collect();
+        let wanted: Vec<_> = slots
+            .iter()
+            .filter_map(|slot| Some(*all.at(*slot)?.object))
+            .collect();
         let some = all.only(slots.into());
-        assert_eq!((some.len(), some.iter().map(|entry| *entry.object).collect::<Vec<_>>()), (4, wanted));
+        assert_eq!(
+            (
+                some.len(),
+                some.iter().map(|entry| *entry.object).collect::<Vec<_>>()
+            ),
+            (4, wanted)
+        );
     }
 }

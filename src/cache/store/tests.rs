@@ -1,6 +1,6 @@
 mod at_once;
 mod faulty;
-mod work;
+mod operation_counts;
 
 use super::*;
 use proptest::prelude::*;
@@ -14,20 +14,27 @@ use std::{
 };
 
 impl<P: 'static> Store<P> {
-    /// Find objects by what `values` says of them, from now on.
+    /// Adds an index by the values of a function.
     fn add_index<V: Hash + Eq + Send + Sync + 'static>(
         &self,
         values: impl Fn(&Arc<P>) -> Vec<V> + Send + Sync + 'static,
     ) -> IndexId<V> {
-        IndexId::new(self.add_indexer(Arc::new(Function::new(move |object: &Arc<P>| Ok(values(object))))))
+        IndexId::new(
+            self.add_indexer(Arc::new(FnIndexer::new(move |object: &Arc<P>| {
+                Ok(values(object))
+            }))),
+        )
     }
 }
 
-/// A number, and the group it is in.
+/// Payload: a number and its group.
 type Thing = (u32, u8);
 
 fn key(number: u8) -> ObjectKey {
-    ObjectKey::new(["a", "b", ""][usize::from(number) % 3], &format!("o{number}"))
+    ObjectKey::new(
+        ["a", "b", ""][usize::from(number) % 3],
+        format!("o{number}"),
+    )
 }
 
 fn entry(number: u8, thing: Thing) -> Entry<Thing> {
@@ -35,8 +42,15 @@ fn entry(number: u8, thing: Thing) -> Entry<Thing> {
 }
 
 fn shown(snapshot: &Snapshot<Thing>) -> BTreeMap<ObjectKey, Thing> {
-    let shown: BTreeMap<_, _> = snapshot.iter().map(|entry| (entry.key.clone(), *entry.object)).collect();
-    assert_eq!((shown.len(), shown.len()), (snapshot.iter().count(), snapshot.len()), "none twice");
+    let shown: BTreeMap<_, _> = snapshot
+        .iter()
+        .map(|entry| (entry.key.clone(), *entry.object))
+        .collect();
+    assert_eq!(
+        (shown.len(), shown.len()),
+        (snapshot.iter().count(), snapshot.len()),
+        "none twice"
+    );
     shown
 }
 
@@ -45,37 +59,59 @@ fn a_snapshot_taken_along_shows_the_same() {
     let store = Store::default();
     (0..200).for_each(|number| drop(store.put(entry(number, (1, number % 2)), 1)));
     (0..50).for_each(|number| drop(store.remove(&key(number), 2)));
-    let keys = |entries: &mut dyn Iterator<Item = Entry<Thing>>| entries.map(|entry| entry.key).collect::<Vec<_>>();
-    for snapshot in [|store: &Store<Thing>| store.snapshot(), |store: &Store<Thing>| store.select(Some("a"), &[])] {
+    let keys = |entries: &mut dyn Iterator<Item = Entry<Thing>>| {
+        entries.map(|entry| entry.key).collect::<Vec<_>>()
+    };
+    for snapshot in [
+        |store: &Store<Thing>| store.snapshot(),
+        |store: &Store<Thing>| store.select(Some("a"), &[]),
+    ] {
         let seen = keys(&mut snapshot(&store).iter().cloned());
         assert_eq!(keys(&mut snapshot(&store).into_entries()), seen);
     }
 }
 
 #[test]
-fn an_object_that_comes_in_the_place_of_another_brings_its_own_key() {
+fn a_replacing_object_replaces_the_key() {
     let store = Store::default();
     store.put(entry(1, (1, 0)), 1);
     let second = entry(1, (2, 0));
     let texts = |key: &ObjectKey| key.name().as_ptr();
     let new = texts(&second.key);
     store.put(second, 2);
-    assert_eq!(store.snapshot().iter().map(|entry| texts(&entry.key)).collect::<Vec<_>>(), [new]);
+    assert_eq!(
+        store
+            .snapshot()
+            .iter()
+            .map(|entry| texts(&entry.key))
+            .collect::<Vec<_>>(),
+        [new]
+    );
 }
 
 #[test]
-fn what_is_put_in_is_found_until_it_is_taken_out() {
+fn an_object_is_found_until_it_is_removed() {
     let store = Store::default();
     assert!(store.put(entry(1, (1, 0)), 5).is_none());
-    assert_eq!(store.put(entry(1, (2, 0)), 6).as_deref(), Some(&(1, 0)), "what was there");
-    assert_eq!((store.get(&key(1)).as_deref(), store.len(), store.revision()), (Some(&(2, 0)), 1, 6));
-    assert_eq!(store.remove(&key(1), 7).map(|entry| *entry.object), Some((2, 0)));
+    assert_eq!(
+        store.put(entry(1, (2, 0)), 6).as_deref(),
+        Some(&(1, 0)),
+        "the previous object"
+    );
+    assert_eq!(
+        (store.get(&key(1)).as_deref(), store.len(), store.revision()),
+        (Some(&(2, 0)), 1, 6)
+    );
+    assert_eq!(
+        store.remove(&key(1), 7).map(|entry| *entry.object),
+        Some((2, 0))
+    );
     assert!(store.get(&key(1)).is_none() && store.remove(&key(1), 8).is_none());
     assert_eq!((store.len(), store.revision()), (0, 8));
 }
 
 #[test]
-fn a_snapshot_shows_what_was_whatever_happens_then() {
+fn a_snapshot_does_not_change() {
     let store = Store::default();
     for number in 0..200 {
         store.put(entry(number, (1, 0)), 1);
@@ -91,16 +127,23 @@ fn a_snapshot_shows_what_was_whatever_happens_then() {
     }
     assert_eq!(shown(&before).len(), 200);
     assert!(shown(&before).values().all(|thing| *thing == (1, 0)));
-    assert!(shown(&of_a).iter().all(|(key, thing)| key.namespace() == Some("a") && *thing == (1, 0)));
+    assert!(
+        shown(&of_a)
+            .iter()
+            .all(|(key, thing)| key.namespace() == Some("a") && *thing == (1, 0))
+    );
     assert_eq!(shown(&store.snapshot()).len(), 100);
 }
 
 #[test]
-fn a_namespace_shows_its_own_and_the_empty_one_what_has_none() {
+fn a_namespace_selects_its_objects_and_the_empty_one_cluster_scoped_ones() {
     let store = Store::default();
     (0..9).for_each(|number| drop(store.put(entry(number, (1, 0)), 1)));
     let names = |namespace| {
-        shown(&store.select(Some(namespace), &[])).into_keys().map(|key| key.to_string()).collect::<Vec<_>>()
+        shown(&store.select(Some(namespace), &[]))
+            .into_keys()
+            .map(|key| key.to_string())
+            .collect::<Vec<_>>()
     };
     assert_eq!(names("a"), ["a/o0", "a/o3", "a/o6"]);
     assert_eq!(names(""), ["o2", "o5", "o8"]);
@@ -108,13 +151,17 @@ fn a_namespace_shows_its_own_and_the_empty_one_what_has_none() {
 }
 
 #[test]
-fn an_index_finds_what_is_there_already_and_what_comes() {
+fn an_index_finds_existing_and_later_objects() {
     let store = Store::default();
     store.put(entry(1, (1, 7)), 1);
     let index = store.add_index(|thing: &Arc<Thing>| vec![thing.1]);
     store.put(entry(2, (1, 7)), 2);
     store.put(entry(3, (1, 8)), 3);
-    let found = |value: u8| shown(&store.select(None, &[index.of(&value)])).into_keys().collect::<Vec<_>>();
+    let found = |value: u8| {
+        shown(&store.select(None, &[index.of(&value)]))
+            .into_keys()
+            .collect::<Vec<_>>()
+    };
     assert_eq!(found(7), [key(2), key(1)]);
     store.put(entry(1, (1, 8)), 4);
     store.remove(&key(2), 5);
@@ -123,13 +170,22 @@ fn an_index_finds_what_is_there_already_and_what_comes() {
 }
 
 #[test]
-fn indexes_and_a_namespace_together_show_what_is_in_all() {
+fn indexes_and_a_namespace_are_intersected() {
     let store = Store::default();
-    (0..60).for_each(|number| drop(store.put(entry(number, (u32::from(number) % 2, number % 5)), 1)));
-    let (even, fifth) =
-        (store.add_index(|thing: &Arc<Thing>| vec![thing.0 == 0]), store.add_index(|thing: &Arc<Thing>| vec![thing.1]));
+    (0..60)
+        .for_each(|number| drop(store.put(entry(number, (u32::from(number) % 2, number % 5)), 1)));
+    let (even, fifth) = (
+        store.add_index(|thing: &Arc<Thing>| vec![thing.0 == 0]),
+        store.add_index(|thing: &Arc<Thing>| vec![thing.1]),
+    );
     let found = store.select(Some("a"), &[even.of(&true), fifth.of(&0)]);
-    assert_eq!(shown(&found).into_keys().map(|key| key.to_string()).collect::<Vec<_>>(), ["a/o0", "a/o30"]);
+    assert_eq!(
+        shown(&found)
+            .into_keys()
+            .map(|key| key.to_string())
+            .collect::<Vec<_>>(),
+        ["a/o0", "a/o30"]
+    );
 }
 
 #[test]
@@ -145,15 +201,37 @@ fn an_object_may_have_several_values_or_none() {
 }
 
 #[test]
-fn a_function_that_panics_says_nothing_and_harms_nobody() {
+fn an_index_function_that_panics_omits_only_its_object() {
     let store = Store::default();
-    let index = store.add_index(|thing: &Arc<Thing>| if thing.1 == 9 { panic!("on purpose") } else { vec![thing.1] });
+    let index = store.add_index(|thing: &Arc<Thing>| {
+        if thing.1 == 9 {
+            panic!("on purpose")
+        } else {
+            vec![thing.1]
+        }
+    });
     store.put(entry(1, (1, 9)), 1);
     store.put(entry(2, (1, 1)), 2);
-    assert_eq!((store.len(), store.select(None, &[index.of(&1)]).iter().count()), (2, 1));
-    assert_eq!(store.index_errors.read(), (1, Some("the index's own function panicked".into())), "but it is said");
+    assert_eq!(
+        (
+            store.len(),
+            store.select(None, &[index.of(&1)]).iter().count()
+        ),
+        (2, 1)
+    );
+    assert_eq!(
+        store.index_errors.read(),
+        (1, Some("index function panicked".into())),
+        "the panic is counted"
+    );
     store.remove(&key(1), 3);
-    store.replace(About::Those(&|_| true), vec![entry(1, (1, 9))], &[], 4, |a, b| a == b);
+    store.replace(
+        ListScope::Matching(&|_| true),
+        vec![entry(1, (1, 9))],
+        &[],
+        4,
+        |a, b| a == b,
+    );
     assert_eq!(store.index_errors.read().0, 2, "once each time it comes");
 }
 
@@ -169,28 +247,36 @@ fn an_index_that_was_removed_finds_nothing_and_its_place_is_used_again() {
     assert_eq!(
         store.select(None, &[first.of(&1)]).iter().count(),
         0,
-        "not even with values of another type in its place"
+        "a removed index stays empty when its number is reused"
     );
 }
 
 #[test]
-fn a_replacement_says_what_changed_and_keeps_what_did_not() {
+fn replace_returns_the_changes_only() {
     let store = Store::default();
     (1..=3).for_each(|number| drop(store.put(entry(number, (1, 0)), 1)));
     let kept = store.get(&key(1)).expect("it is there");
     let list = vec![entry(1, (1, 0)), entry(2, (2, 0)), entry(4, (1, 0))];
     let mut changes: Vec<_> = store
-        .replace(About::Those(&|_| true), list, &[], 9, |a, b| a == b)
+        .replace(ListScope::Matching(&|_| true), list, &[], 9, |a, b| a == b)
         .into_iter()
         .map(|change| match change {
             Change::Created(entry) => format!("created {}", entry.key),
-            Change::Updated { old, new } => format!("updated {} from {} to {}", new.key, old.0, new.object.0),
+            Change::Updated { old, new } => {
+                format!("updated {} from {} to {}", new.key, old.0, new.object.0)
+            }
             Change::Deleted(entry) => format!("deleted {}", entry.key),
         })
         .collect();
     changes.sort();
-    assert_eq!(changes, ["created b/o4", "deleted a/o3", "updated o2 from 1 to 2"]);
-    assert!(Arc::ptr_eq(&kept, &store.get(&key(1)).expect("it is there")), "the same object, not an equal one");
+    assert_eq!(
+        changes,
+        ["created b/o4", "deleted a/o3", "updated o2 from 1 to 2"]
+    );
+    assert!(
+        Arc::ptr_eq(&kept, &store.get(&key(1)).expect("it is there")),
+        "the same object, not an equal one"
+    );
     assert_eq!(store.revision(), 9);
 }
 
@@ -200,15 +286,27 @@ fn a_replacement_in_one_namespace_leaves_the_others_alone() {
     let index = store.add_index(|thing: &Arc<Thing>| vec![thing.1]);
     (0..6).for_each(|number| drop(store.put(entry(number, (1, number)), 1)));
     let kept = store.get(&key(1)).expect("it is there");
-    let changes = store.replace(About::Namespace("a"), vec![entry(0, (2, 0))], &[], 2, |a, b| a == b);
+    let changes = store.replace(
+        ListScope::Namespace("a"),
+        vec![entry(0, (2, 0))],
+        &[],
+        2,
+        |a, b| a == b,
+    );
     assert_eq!(changes.len(), 2, "one is another, one is gone: {changes:?}");
-    let names: Vec<_> = shown(&store.snapshot()).into_keys().map(|key| key.to_string()).collect();
+    let names: Vec<_> = shown(&store.snapshot())
+        .into_keys()
+        .map(|key| key.to_string())
+        .collect();
     assert_eq!(names, ["o2", "o5", "a/o0", "b/o1", "b/o4"]);
-    assert!(Arc::ptr_eq(&kept, &store.get(&key(1)).expect("it is there")));
+    assert!(Arc::ptr_eq(
+        &kept,
+        &store.get(&key(1)).expect("it is there")
+    ));
     assert_eq!(
         [1, 3].map(|value| store.select(None, &[index.of(&value)]).iter().count()),
         [1, 0],
-        "and indexes say the same"
+        "indexes return the same objects"
     );
 }
 
@@ -216,17 +314,30 @@ fn a_replacement_in_one_namespace_leaves_the_others_alone() {
 fn of_an_object_that_a_list_names_twice_the_last_counts() {
     let store = Store::default();
     let index = store.add_index(|thing: &Arc<Thing>| vec![thing.1]);
-    let changes =
-        store.replace(About::Those(&|_| true), vec![entry(1, (1, 1)), entry(1, (2, 2))], &[], 1, |a, b| a == b);
-    assert_eq!((changes.len(), store.len(), store.get(&key(1)).as_deref()), (1, 1, Some(&(2, 2))));
-    assert_eq!([1, 2].map(|value| store.select(None, &[index.of(&value)]).iter().count()), [0, 1]);
+    let changes = store.replace(
+        ListScope::Matching(&|_| true),
+        vec![entry(1, (1, 1)), entry(1, (2, 2))],
+        &[],
+        1,
+        |a, b| a == b,
+    );
+    assert_eq!(
+        (changes.len(), store.len(), store.get(&key(1)).as_deref()),
+        (1, 1, Some(&(2, 2)))
+    );
+    assert_eq!(
+        [1, 2].map(|value| store.select(None, &[index.of(&value)]).iter().count()),
+        [0, 1]
+    );
 }
 
-/// A thread that must not be kept waiting: fails if it is.
+/// Runs `work` on a thread. Panics if it blocks.
 fn soon<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, answer) = channel();
     thread::spawn(move || done.send(work()));
-    answer.recv_timeout(Duration::from_secs(30)).expect("it waits for the user's function")
+    answer
+        .recv_timeout(Duration::from_secs(30))
+        .expect("it waits for the user's function")
 }
 
 #[test]
@@ -237,7 +348,7 @@ fn readers_and_bookmarks_do_not_wait_for_an_index_function() {
     let ends = Mutex::new(ends);
     let slow = move |thing: &Arc<Thing>| {
         begun.send(()).expect("the test waits for it");
-        // Until the test lets go of it.
+        // Blocks until the test continues.
         let _ = ends.lock().recv();
         vec![thing.1]
     };
@@ -246,7 +357,10 @@ fn readers_and_bookmarks_do_not_wait_for_an_index_function() {
         let told = store.clone();
         soon(move || told.advance(revision));
         let read = store.clone();
-        assert_eq!(soon(move || (read.get(&key(1)).is_some(), read.revision())), (true, revision));
+        assert_eq!(
+            soon(move || (read.get(&key(1)).is_some(), read.revision())),
+            (true, revision)
+        );
         end.send(()).expect("it waits");
     };
     let adding = store.clone();
@@ -255,23 +369,32 @@ fn readers_and_bookmarks_do_not_wait_for_an_index_function() {
     let index = adding.join().expect("it is added");
     let replacing = store.clone();
     let list = vec![entry(1, (2, 2))];
-    let replacing =
-        thread::spawn(move || replacing.replace(About::Those(&|_| true), list, &[], 4, |a, b| a == b).len());
+    let replacing = thread::spawn(move || {
+        replacing
+            .replace(ListScope::Matching(&|_| true), list, &[], 4, |a, b| a == b)
+            .len()
+    });
     check(3);
-    // Of the old one, too, once the new one is shown.
+    // The function is also called for the old object, after the new one is visible.
     begins.recv().expect("it is asked");
     let read = store.clone();
-    assert_eq!(soon(move || (read.get(&key(1)).as_deref().copied(), read.revision())), (Some((2, 2)), 4));
+    assert_eq!(
+        soon(move || (read.get(&key(1)).as_deref().copied(), read.revision())),
+        (Some((2, 2)), 4)
+    );
     end.send(()).expect("it waits");
-    assert_eq!((replacing.join().expect("it is replaced"), store.revision()), (1, 4));
+    assert_eq!(
+        (replacing.join().expect("it is replaced"), store.revision()),
+        (1, 4)
+    );
     assert_eq!(store.select(None, &[index.of(&2)]).iter().count(), 1);
 }
 
-/// A value that notes whether it was freed under the store's lock.
+/// Value that records whether it was freed under the store's lock.
 struct Freed {
     value: u8,
     store: Weak<Store<Thing>>,
-    /// With the lock held, and without.
+    /// Number of drops with the lock held, and without.
     times: Arc<Mutex<[usize; 2]>>,
 }
 
@@ -298,24 +421,35 @@ impl Hash for Freed {
 }
 
 #[test]
-fn what_an_index_said_is_freed_when_the_lock_is_free() {
+fn index_values_are_freed_without_the_lock() {
     let store = Arc::new(Store::default());
     let (of, times) = (Arc::downgrade(&store), Arc::<Mutex<[usize; 2]>>::default());
     let noted = times.clone();
-    let freed = move |value| Freed { value, store: of.clone(), times: noted.clone() };
-    let index = store.add_index(move |thing: &Arc<Thing>| vec![freed(thing.1), freed(thing.1), freed(9)]);
+    let freed = move |value| Freed {
+        value,
+        store: of.clone(),
+        times: noted.clone(),
+    };
+    let index =
+        store.add_index(move |thing: &Arc<Thing>| vec![freed(thing.1), freed(thing.1), freed(9)]);
     store.put(entry(1, (1, 1)), 1);
     store.put(entry(2, (1, 1)), 2);
     store.put(entry(2, (2, 1)), 3);
     store.put(entry(2, (3, 2)), 4);
     store.remove(&key(1), 5);
-    store.replace(About::Those(&|_| true), vec![entry(2, (4, 3))], &[], 6, |a, b| a == b);
+    store.replace(
+        ListScope::Matching(&|_| true),
+        vec![entry(2, (4, 3))],
+        &[],
+        6,
+        |a, b| a == b,
+    );
     store.remove(&key(2), 7);
     store.remove_index(index.number);
     assert_eq!(*times.lock(), [0, 3 * 10], "all that ten answers had");
 }
 
-/// A value that counts how often it is hashed while no reader may read.
+/// Value that counts how often it is hashed while readers are blocked.
 #[derive(PartialEq, Eq)]
 struct Hashed(u32);
 
@@ -338,13 +472,23 @@ fn tables_grow_while_readers_read() {
     WATCHED.set(Arc::downgrade(&store));
     let index = store.add_index(|thing: &Arc<Thing>| vec![Hashed(thing.0)]);
     for number in 0..2000 {
-        let key = ObjectKey::cluster_scoped(&number.to_string());
+        let key = ObjectKey::cluster_scoped(number.to_string());
         HASHED.set(0);
         store.put(Entry::new(key, Arc::new((number, 0)), 1), 1);
-        assert!((1..4).contains(&HASHED.get()), "object {number}: {} hashes", HASHED.get());
+        assert!(
+            (1..4).contains(&HASHED.get()),
+            "object {number}: {} hashes",
+            HASHED.get()
+        );
     }
     for number in [0, 1000, 1999] {
-        assert_eq!(store.select(None, &[index.of(&Hashed(number))]).iter().count(), 1);
+        assert_eq!(
+            store
+                .select(None, &[index.of(&Hashed(number))])
+                .iter()
+                .count(),
+            1
+        );
     }
 }
 
@@ -368,9 +512,9 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 steersman_testkit::properties! {
-    /// Against a map, with every snapshot ever taken looked at again in the end.
+    /// Compares the store with a map, and checks all snapshots again at the end.
     #[test]
-    fn a_store_is_a_map_and_snapshots_are_its_past(steps in proptest::collection::vec(step(), 1..200)) {
+    fn a_store_behaves_like_a_map_with_snapshots(steps in proptest::collection::vec(step(), 1..200)) {
         let store = Store::default();
         let index = store.add_index(|thing: &Arc<Thing>| vec![thing.1]);
         let mut model = BTreeMap::<ObjectKey, Thing>::new();
@@ -389,7 +533,7 @@ steersman_testkit::properties! {
                     let elsewhere = |key: &ObjectKey| namespace.is_some() && key.namespace() != namespace;
                     list.retain(|(number, _)| !elsewhere(&key(*number)));
                     let entries = list.iter().map(|(number, thing)| entry(*number, *thing)).collect();
-                    let about = namespace.map_or(About::Those(&|_| true), About::Namespace);
+                    let about = namespace.map_or(ListScope::Matching(&|_| true), ListScope::Namespace);
                     let changes = store.replace(about, entries, &[], revision, |a, b| a == b);
                     let kept = model.iter().filter(|(key, _)| elsewhere(key)).map(|(key, thing)| (key.clone(), *thing));
                     let next: BTreeMap<_, _> =

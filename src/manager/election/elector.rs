@@ -1,21 +1,22 @@
-//! A candidate: waits for its turn.
+//! Candidate of a leader election.
 //!
-//! What holds: a Lease that somebody holds is taken only after it has not changed for as long as its holder counts on it, measured here; and only if it is
-//! still as it was seen. Who is told to stop while it waits does not lead, and gives back a Lease that it was told it has; one that it took and never
-//! heard of again runs out.
+//! Invariant: a Lease that is held is taken only if its record has not changed for the lease
+//! duration, measured by the local monotonic clock, and only if its resource version is the one
+//! that was read. A candidate that is stopped while it waits does not lead. It releases a Lease
+//! that it has just acquired. If the response to its write is lost, the Lease expires.
 
 use super::{
     ElectionError, LeaderElection, Leadership,
-    lease::{Door, Failure},
-    news::news,
+    lease::{Failure, LeaseClient},
+    lease_watch::watch_lease,
     record::{Lease, Record},
     report::Status,
 };
 use crate::{
     client::{Connection, Requests},
-    fence::Fence,
+    fencing::Fence,
 };
-use futures_util::{FutureExt, StreamExt};
+use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
 use std::{fmt, pin::pin, sync::Arc};
 use tokio::{
@@ -23,7 +24,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// A candidate for leading. A handle; clones are the same candidate.
+/// Candidate of a leader election. Clones refer to the same candidate.
 #[derive(Clone)]
 pub struct Elector(pub(super) Arc<Shared>);
 
@@ -31,34 +32,50 @@ pub(super) struct Shared {
     pub(super) options: LeaderElection,
     /// `namespace/name`.
     pub(super) lease: Arc<str>,
-    pub(super) door: Door,
+    pub(super) lease_client: LeaseClient,
     pub(super) status: Mutex<Status>,
 }
 
 impl Elector {
-    /// Checks the options; asks nothing yet. A connection of its own is best: others' requests then do not delay renewals.
+    /// Creates a candidate and validates the options, without requests.
+    ///
+    /// Use a configuration or a client that is not shared, so that other requests do not delay
+    /// renewals.
     ///
     /// # Panics
-    /// If the connection is a configuration, and this is called outside of a tokio runtime.
-    pub fn new(connection: impl Into<Connection>, options: LeaderElection) -> Result<Self, ElectionError> {
+    /// Panics outside of a tokio runtime if the connection is a configuration.
+    pub fn new(
+        connection: impl Into<Connection>,
+        options: LeaderElection,
+    ) -> Result<Self, ElectionError> {
         let options = options.checked()?;
-        let link = connection.into().client().map_err(ElectionError::Connection)?;
-        let (door, lease) = (Door::new(link, &options), options.lease().into());
-        Ok(Self(Arc::new(Shared { options, lease, door, status: Mutex::default() })))
+        let client = connection
+            .into()
+            .without_rate_limit()
+            .client()
+            .map_err(ElectionError::Connection)?;
+        let (client, lease) = (LeaseClient::new(client, &options), options.lease().into());
+        Ok(Self(Arc::new(Shared {
+            options,
+            lease,
+            lease_client: client,
+            status: Mutex::default(),
+        })))
     }
 
-    /// As checked, with the namespace found.
+    /// Returns the validated options, with the namespace resolved.
     pub fn options(&self) -> &LeaderElection {
         &self.0.options
     }
 
     /// Fails while the Lease cannot be read, or cannot be written although it is free or held here.
+    ///
+    /// Other errors than 401 and 403 fail it only after the renew deadline, because a retry may
+    /// succeed.
     pub(crate) fn check(&self) -> Result<(), String> {
         let status = self.0.status.lock();
-        let (verb, error) = match (&status.read_error, &status.write_error) {
-            (Some(error), _) => ("read", error),
-            (None, Some(error)) => ("write", error),
-            (None, None) => return Ok(()),
+        let Some((verb, error)) = status.lasting_failure(self.0.options.renew_deadline) else {
+            return Ok(());
         };
         let lease = &self.0.lease;
         Err(format!(
@@ -67,47 +84,66 @@ impl Elector {
     }
 
     pub(crate) fn requests(&self) -> Requests {
-        self.0.door.requests()
+        self.0.lease_client.requests()
     }
 
-    /// Wait until this process leads; `None` if `stop` has resolved before. What fails meanwhile is tried again, and is in the [report](Self::report).
+    /// Waits until this process leads; returns `None` if `stop` resolves first.
     ///
-    /// Told to stop while it takes the Lease, it waits for the answer, and gives the Lease back.
+    /// Failed requests are retried, and are in the [report](Self::report). If `stop` resolves
+    /// during the write of the Lease, this waits for the response and releases the Lease.
     pub async fn acquire(&self, stop: impl Future<Output = ()> + Send) -> Option<Leadership> {
         let shared = &self.0;
-        tracing::info!(lease = &*shared.lease, identity = shared.options.identity, "waiting to lead");
+        tracing::info!(
+            lease = &*shared.lease,
+            identity = shared.options.identity,
+            "waiting to lead"
+        );
         let mut stop = pin!(stop);
-        let mut news = pin!(news(&shared.door, &shared.options, |error| shared.watch_failed(error)));
-        let mut standby = Standby { shared, seen: None, claim: None };
-        // What the watch tells needs no asking.
-        let mut told = false;
+        let mut lease_changes = pin!(watch_lease(
+            &shared.lease_client,
+            &shared.options,
+            |error| shared.watch_failed(error)
+        ));
+        let mut standby = Standby {
+            shared,
+            seen: None,
+            claim: None,
+        };
+        // The watch has delivered the current Lease, so it is not read again.
+        let mut lease_is_current = false;
         loop {
-            let known = if told {
+            let sent = Instant::now();
+            let known = if lease_is_current {
                 Ok(())
             } else {
                 select! {
                     biased;
                     () = &mut stop => return None,
-                    lease = shared.door.get() => lease.map(|lease| standby.see(lease)),
+                    lease = shared.lease_client.get() => lease.map(|lease| standby.see(lease)),
                 }
             };
             let claimed = match known {
                 Ok(()) if standby.is_free() => {
                     shared.status.lock().can_read(true);
-                    standby.claim().await.map_err(|failure| shared.write_failed(&failure)).ok()
+                    let sent = Instant::now();
+                    standby
+                        .claim()
+                        .await
+                        .map_err(|failure| shared.write_failed(&failure, sent))
+                        .ok()
                 }
                 Ok(()) => {
                     shared.status.lock().can_read(false);
                     None
                 }
                 Err(failure) => {
-                    shared.read_failed(&failure);
+                    shared.read_failed(&failure, sent);
                     None
                 }
             };
             match claimed {
                 Some(leadership) if (&mut stop).now_or_never().is_some() => {
-                    // It says by itself if that fails.
+                    // `release` logs its own failure.
                     let _ = leadership.release().await;
                     return None;
                 }
@@ -118,70 +154,69 @@ impl Elector {
             select! {
                 biased;
                 () = &mut stop => return None,
-                lease = news.next() => {
+                lease = lease_changes.next() => {
                     shared.status.lock().watch_error = None;
                     standby.see(lease.flatten());
-                    told = true;
+                    lease_is_current = true;
                 }
-                () = sleep_until(standby.expiry().map_or(again, |expiry| expiry.min(again))) => told = false,
+                () = sleep_until(standby.expiry().map_or(again, |expiry| expiry.min(again))) => lease_is_current = false,
             }
         }
     }
 }
 
 impl Shared {
-    pub(super) fn read_failed(&self, failure: &Failure) {
+    pub(super) fn read_failed(&self, failure: &Failure, sent: Instant) {
         self.log_failure(failure);
-        let mut status = self.status.lock();
-        status.last_error = Some(failure.to_string());
-        status.read_error = Some(failure.to_string());
+        self.status.lock().read_failed(failure, sent);
     }
 
-    pub(super) fn write_failed(&self, failure: &Failure) {
+    pub(super) fn write_failed(&self, failure: &Failure, sent: Instant) {
         self.log_failure(failure);
-        let mut status = self.status.lock();
-        status.last_error = Some(failure.to_string());
-        // After a conflict, the API server would have allowed the write.
-        status.write_error = matches!(failure, Failure::Other(_)).then(|| failure.to_string());
+        self.status.lock().write_failed(failure, sent);
     }
 
     fn log_failure(&self, failure: &Failure) {
         let lease = &*self.lease;
         match failure {
             // Normal if several candidates claim the Lease.
-            Failure::Conflict(error) => tracing::debug!(lease, error, "another process updated the lease first"),
-            Failure::Other(error) => tracing::warn!(lease, error, "lease request failed, retrying"),
+            Failure::Conflict(error) => {
+                tracing::debug!(lease, error, "another process updated the lease first");
+            }
+            Failure::Denied(error) | Failure::Other(error) => {
+                tracing::warn!(lease, error, "lease request failed, retrying");
+            }
         }
     }
 
     fn watch_failed(&self, error: String) {
         let mut status = self.status.lock();
         if status.watch_error.as_ref() != Some(&error) {
-            tracing::debug!(lease = &*self.lease, error, "the Lease is not watched, but asked for now and then");
+            tracing::debug!(lease = &*self.lease, error, "lease watch failed, polling");
         }
         status.watch_error = Some(error);
     }
 }
 
-/// What a candidate knows.
+/// Last known state of the Lease, and the last attempt to take it.
 struct Standby<'a> {
     shared: &'a Arc<Shared>,
     seen: Option<Seen>,
-    /// The last try, which may have succeeded without an answer.
+    /// Last attempt, which may have succeeded although its response was lost.
     claim: Option<Claim>,
 }
 
 struct Seen {
     lease: Lease,
     record: Record,
-    /// When it was first seen as it is.
+    /// Time at which the current record was first seen.
     at: Instant,
-    /// Deleted since. Its holder may not know.
+    /// The Lease was deleted since. Its holder may not have noticed.
     gone: bool,
 }
 
 struct Claim {
-    /// What it was made from; `None` if there was nothing.
+    /// Resource version that the attempt replaced; `None` if it created the Lease.
     version: Option<String>,
     record: Record,
 }
@@ -189,28 +224,38 @@ struct Claim {
 impl Standby<'_> {
     fn see(&mut self, lease: Option<Lease>) {
         match (lease, &mut self.seen) {
-            (None, None) => self.shared.status.lock().saw(&Record::default()),
+            (None, None) => self.shared.status.lock().observed(&Record::default()),
             (None, Some(seen)) => seen.gone = true,
             (Some(lease), seen) => {
                 let record = lease.record();
-                self.shared.status.lock().saw(&record);
+                self.shared.status.lock().observed(&record);
                 match seen {
                     Some(seen) if seen.record == record => (seen.lease, seen.gone) = (lease, false),
-                    _ => *seen = Some(Seen { lease, record, at: Instant::now(), gone: false }),
+                    _ => {
+                        *seen = Some(Seen {
+                            lease,
+                            record,
+                            at: Instant::now(),
+                            gone: false,
+                        });
+                    }
                 }
             }
         }
     }
 
-    /// When the Lease is over, if it is held and not over yet.
+    /// Returns the time at which the Lease expires; `None` if it can be taken now.
     fn expiry(&self) -> Option<Instant> {
         let seen = self.seen.as_ref()?;
         seen.record.holder()?;
         if self.was_claimed() {
             return None;
         }
-        // What is too far away for a clock is never.
-        let lasts = seen.record.lasts().unwrap_or(self.shared.options.lease_duration);
+        // A Lease without a valid duration is assumed to last as long as this candidate's own.
+        let lasts = seen
+            .record
+            .lasts()
+            .unwrap_or(self.shared.options.lease_duration);
         Some(seen.at + lasts).filter(|expiry| *expiry > Instant::now())
     }
 
@@ -218,22 +263,27 @@ impl Standby<'_> {
         self.expiry().is_none()
     }
 
-    /// A try that was not answered has succeeded.
+    /// Returns whether an attempt whose response was lost has succeeded.
     fn was_claimed(&self) -> bool {
-        self.seen.as_ref().zip(self.claim.as_ref()).is_some_and(|(seen, claim)| seen.record.is_of(&claim.record))
+        self.seen
+            .as_ref()
+            .zip(self.claim.as_ref())
+            .is_some_and(|(seen, claim)| seen.record.is_of(&claim.record))
     }
 
     async fn claim(&mut self) -> Result<Leadership, Failure> {
         let (shared, options) = (self.shared, &self.shared.options);
-        let there = self.seen.as_ref().filter(|seen| !seen.gone);
-        let version = there.map(|seen| seen.lease.version().to_owned());
+        let existing = self.seen.as_ref().filter(|seen| !seen.gone);
+        let version = existing.map(|seen| seen.lease.version().to_owned());
         let record = match &self.claim {
             Some(claim) if self.was_claimed() => claim.record.renewed(),
             before => {
-                // One that is gone is counted on: nobody shall lead twice by one number.
+                // Continue the count of a deleted Lease, so that no number is used twice.
                 let record = Record::taken(
                     options,
-                    self.seen.as_ref().map_or(0, |seen| seen.record.transitions().saturating_add(1)),
+                    self.seen
+                        .as_ref()
+                        .map_or(0, |seen| seen.record.transitions().saturating_add(1)),
                 );
                 match before.as_ref().filter(|claim| claim.version == version) {
                     Some(claim) => record.at_the_time_of(&claim.record),
@@ -241,19 +291,37 @@ impl Standby<'_> {
                 }
             }
         };
-        self.claim = Some(Claim { version, record: record.clone() });
+        self.claim = Some(Claim {
+            version,
+            record: record.clone(),
+        });
         let sent = Instant::now();
-        let lease = match there {
-            Some(seen) => shared.door.update(&seen.lease, options, &record).await?,
-            None => shared.door.create(options, &record).await?,
+        let lease = match existing {
+            Some(seen) => {
+                shared
+                    .lease_client
+                    .update(&seen.lease, options, &record)
+                    .await?
+            }
+            None => shared.lease_client.create(options, &record).await?,
         };
         if sent.elapsed() >= options.renew_deadline {
-            return Err(Failure::Other("the Lease was taken, but the answer came too late to lead".to_owned()));
+            return Err(Failure::Other(
+                "the Lease was acquired, but the response arrived too late to lead".to_owned(),
+            ));
         }
-        let token = lease.version().parse().unwrap_or(u64::from(record.transitions().unsigned_abs()) + 1);
+        let token = lease
+            .version()
+            .parse()
+            .unwrap_or(u64::from(record.transitions().unsigned_abs()) + 1);
         let fence = Fence::new(shared.lease.clone(), token, sent + options.fenced_after());
         shared.status.lock().leads(&record, &fence);
-        tracing::info!(lease = &*shared.lease, identity = options.identity, token, "leading");
+        tracing::info!(
+            lease = &*shared.lease,
+            identity = options.identity,
+            token,
+            "leading"
+        );
         Ok(Leadership::new(shared.clone(), lease, record, sent, fence))
     }
 }
@@ -261,6 +329,9 @@ impl Standby<'_> {
 impl fmt::Debug for Elector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (lease, identity) = (&self.0.lease, &self.0.options.identity);
-        f.debug_struct("Elector").field("lease", lease).field("identity", identity).finish_non_exhaustive()
+        f.debug_struct("Elector")
+            .field("lease", lease)
+            .field("identity", identity)
+            .finish_non_exhaustive()
     }
 }

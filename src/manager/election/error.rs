@@ -1,97 +1,110 @@
-//! What can go wrong with an election. Each text says what to do next.
+//! Errors of leader election.
 
-use crate::causes::Causes;
+use crate::error_chain::ErrorChain;
 use std::time::Duration;
 
-/// An election cannot begin, or did not end well.
+/// Error of a leader election: invalid options, or a failed release.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ElectionError {
-    /// No object can be named so.
-    #[error("`{name}` is no {what} of a Lease: use lower case letters, digits, `-` and `.`")]
+    /// The name or namespace is invalid.
+    #[error("invalid {field} `{name}` of a Lease; use lower-case letters, digits, `-` and `.`")]
     BadName {
-        /// Name or namespace.
-        what: &'static str,
-        /// As it was given.
+        /// `name` or `namespace`.
+        field: &'static str,
+        /// Rejected value.
         name: String,
     },
-    /// Outside of a cluster there is no namespace of one's own.
-    #[error("the Lease `{0}` has no namespace, and this process runs in none: set `namespace`")]
-    NoNamespace(String),
-    /// Everybody would be everybody.
+    /// No namespace is set, and the process does not run in a pod.
     #[error(
-        "a candidate without an identity cannot be told from others: set `identity`, or leave it as it is by default"
+        "cannot address Lease `{0}`: it has no namespace, and this process does not run in a pod; \
+         set `namespace`"
+    )]
+    NoNamespace(String),
+    /// The identity is empty, so candidates cannot be distinguished.
+    #[error(
+        "invalid leader election options: the identity is empty; set `identity`, or keep the \
+         default"
     )]
     NoIdentity,
-    /// The leader could lose the lease before it has given up.
+    /// The Lease could expire before the leader stops renewing it.
     #[error(
-        "lease_duration {lease:?} is not longer than renew_deadline {renew:?}: the lease would end before its leader gives up"
+        "invalid leader election options: lease_duration {lease:?} is not longer than \
+         renew_deadline {renew:?}; set a longer lease_duration"
     )]
     LeaseTooShort {
-        /// As it was given.
+        /// Configured lease duration.
         lease: Duration,
-        /// As it was given.
+        /// Configured renew deadline.
         renew: Duration,
     },
-    /// One failure would be the end.
-    #[error("renew_deadline {renew:?} is not longer than 1.2 times retry_period {retry:?}: leave time for another try")]
+    /// A single failed renewal would lose the Lease.
+    #[error(
+        "invalid leader election options: renew_deadline {renew:?} is not longer than 1.2 times \
+         retry_period {retry:?}; set a longer renew_deadline"
+    )]
     RenewTooShort {
-        /// As it was given.
+        /// Configured renew deadline.
         renew: Duration,
-        /// As it was given.
+        /// Configured retry period.
         retry: Duration,
     },
-    /// Leases count in seconds, and nothing in negative ones.
-    #[error("{what} is {is:?}: it has to be at least {least:?}")]
+    /// A duration is too short. The lease duration is at least one second.
+    #[error("invalid leader election options: {option} is {is:?}; set at least {least:?}")]
     TooShort {
-        /// Which option.
-        what: &'static str,
-        /// As it was given.
+        /// Name of the option.
+        option: &'static str,
+        /// Configured value.
         is: Duration,
-        /// What is needed.
+        /// Smallest valid value.
         least: Duration,
     },
     /// The client could not be created.
     #[error(
         "cannot create a client from the configuration: {}; check server address, certificates and credentials",
-        Causes(.0)
+        ErrorChain(.0)
     )]
     Connection(kube_client::Error),
-    /// It is still this process's, as far as others know.
-    #[error("Lease {lease} was not released: {error}: others wait until it has been left alone for {wait:?}")]
+    /// The Lease could not be released. Other candidates wait until it expires.
+    #[error(
+        "cannot release Lease {lease}: {error}; another candidate can take over after {wait:?}"
+    )]
     NotReleased {
-        /// `namespace/name`.
+        /// `namespace/name` of the Lease.
         lease: String,
-        /// Why.
+        /// Error of the last request.
         error: String,
-        /// How long that takes.
+        /// Time after which another candidate can take over.
         wait: Duration,
     },
 }
 
-/// This process does not lead any more: end the leader's work, and the process, or wait for another turn.
+/// Reason why this process no longer leads.
+///
+/// End the leader's work and the process, or wait to be elected again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Lost {
-    /// It was not renewed in time.
+    /// The Lease was not renewed within the renew deadline.
     #[error(
-        "leader election lost: Lease {lease} was not renewed within {within:?}{}: look at the server's load, and at stops of this process",
+        "leader election lost: Lease {lease} was not renewed within {within:?}{}; check the load \
+         of the API server and pauses of this process",
         .last_error.as_ref().map(|error| format!(", last error: {error}")).unwrap_or_default()
     )]
     NotRenewed {
-        /// `namespace/name`.
+        /// `namespace/name` of the Lease.
         lease: String,
         /// The renew deadline.
         within: Duration,
-        /// What the last attempt met, if it was not this process that did not run.
+        /// Error of the last request; `None` if the process was suspended.
         last_error: Option<String>,
     },
-    /// Somebody else has it.
-    #[error("leader election lost: Lease {lease} is not this process's any more, its holder is `{holder}`")]
+    /// Another process has taken the Lease.
+    #[error("leader election lost: Lease {lease} is now held by `{holder}`")]
     Taken {
-        /// `namespace/name`.
+        /// `namespace/name` of the Lease.
         lease: String,
-        /// Who has it; empty if it was given away.
+        /// Identity of the holder; empty if the Lease was released.
         holder: String,
     },
 }

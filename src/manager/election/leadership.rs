@@ -1,7 +1,8 @@
-//! A time of leading: renewed, lost or given up.
+//! A term of leadership: renewed, lost or released.
 //!
-//! What holds: the fence is closed before anybody is told of a loss, and before the Lease is given up. Time is looked at before a renewal is sent and
-//! after it is answered: a process that was stopped meanwhile has lost, whatever the answer was.
+//! Invariant: the fence is closed before a loss is reported and before the Lease is released. The
+//! clock is checked before a renewal is sent and after its response: a process that was suspended
+//! in between has lost the Lease, whatever the response is.
 
 use super::{
     ElectionError, Lost,
@@ -9,42 +10,59 @@ use super::{
     lease::Failure,
     record::{Lease, Record},
 };
-use crate::fence::Fence;
+use crate::fencing::Fence;
 use std::{fmt, pin::pin, sync::Arc};
 use tokio::{
     select,
     time::{Instant, sleep_until, timeout_at},
 };
 
-/// This process leads, as long as it [holds](Self::hold) this. From [`Elector::acquire`](super::Elector::acquire). Dropped, its fence is closed, and others wait until
-/// the Lease is over.
-#[must_use = "a leadership that nobody holds is soon lost"]
+/// Term of leadership, which lasts while it is [held](Self::hold).
+///
+/// Returned by [`Elector::acquire`](super::Elector::acquire). Dropping it closes the fence without
+/// a release: other candidates wait until the Lease expires.
+#[must_use = "the Lease expires unless `hold` is awaited"]
 pub struct Leadership {
     shared: Arc<Shared>,
-    /// As the server had it last.
+    /// Lease as the API server returned it last.
     lease: Lease,
-    /// What was written into it last.
+    /// Record that was written last.
     record: Record,
-    /// When the last renewal that succeeded was sent.
+    /// Time at which the last successful renewal was sent.
     renewed: Instant,
     fence: Fence,
 }
 
 impl Leadership {
-    pub(super) fn new(shared: Arc<Shared>, lease: Lease, record: Record, renewed: Instant, fence: Fence) -> Self {
-        Self { shared, lease, record, renewed, fence }
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        lease: Lease,
+        record: Record,
+        renewed: Instant,
+        fence: Fence,
+    ) -> Self {
+        Self {
+            shared,
+            lease,
+            record,
+            renewed,
+            fence,
+        }
     }
 
-    /// What the leader's work is to be guarded by.
+    /// Returns the fence that guards the leader's writes.
     pub fn fence(&self) -> Fence {
         self.fence.clone()
     }
 
-    /// Renew the Lease until `stop` resolves: then end the work, and [release](Self::release) it. It is not renewed after this has returned, so the work has to end
-    /// within the [deadline](Fence::deadline): for work that takes longer, let `stop` resolve when the work has ended.
+    /// Renews the Lease until `stop` resolves.
+    ///
+    /// Then end the work and [release](Self::release) the Lease. The Lease is not renewed after
+    /// this returns, so the work must end before the [deadline](Fence::deadline). If it may take
+    /// longer, let `stop` resolve when the work has ended.
     ///
     /// # Errors
-    /// When it is lost. The fence is closed then.
+    /// Returns an error if the Lease is lost. The fence is closed in that case.
     pub async fn hold(&mut self, stop: impl Future<Output = ()> + Send) -> Result<(), Lost> {
         let mut stop = pin!(stop);
         let period = self.shared.options.retry_period;
@@ -65,8 +83,11 @@ impl Leadership {
         }
     }
 
-    /// Let somebody else lead at once: call it when the work has ended. Nothing but the end of the fence, if
-    /// [`release_on_cancel`](super::LeaderElection::release_on_cancel) is off; and no error if somebody else has it already.
+    /// Releases the Lease, so that another candidate can lead at once.
+    ///
+    /// Call it when the work has ended. If
+    /// [`release_on_cancel`](super::LeaderElection::release_on_cancel) is off, it only closes the
+    /// fence. It is not an error if another process already holds the Lease.
     pub async fn release(mut self) -> Result<(), ElectionError> {
         self.fence.close();
         let (shared, options) = (self.shared.clone(), &self.shared.options.clone());
@@ -74,13 +95,20 @@ impl Leadership {
             return Ok(());
         }
         let record = self.record.released();
-        let mut released = shared.door.update(&self.lease, options, &record).await;
-        // A renewal that was not answered may have succeeded.
+        let sent = Instant::now();
+        let mut released = shared
+            .lease_client
+            .update(&self.lease, options, &record)
+            .await;
+        // A renewal whose response was lost may have changed the resource version.
         if matches!(released, Err(Failure::Conflict(_))) {
-            released = match shared.door.get().await {
+            released = match shared.lease_client.get().await {
                 Ok(Some(lease)) if lease.record().is_of(&self.record) => {
                     self.lease = lease;
-                    shared.door.update(&self.lease, options, &record).await
+                    shared
+                        .lease_client
+                        .update(&self.lease, options, &record)
+                        .await
                 }
                 Ok(_) => return Ok(()),
                 Err(failure) => Err(failure),
@@ -88,19 +116,27 @@ impl Leadership {
         }
         match released {
             Ok(_) => {
-                tracing::info!(lease = &*shared.lease, token = self.fence.token(), "released");
-                shared.status.lock().saw(&record);
+                tracing::info!(
+                    lease = &*shared.lease,
+                    token = self.fence.token(),
+                    "lease released"
+                );
+                shared.status.lock().observed(&record);
                 Ok(())
             }
             Err(failure) => {
-                shared.write_failed(&failure);
+                shared.write_failed(&failure, sent);
                 let (lease, error) = (shared.lease.to_string(), failure.to_string());
-                Err(ElectionError::NotReleased { lease, error, wait: options.lease_duration })
+                Err(ElectionError::NotReleased {
+                    lease,
+                    error,
+                    wait: options.lease_duration,
+                })
             }
         }
     }
 
-    /// From when on it is lost.
+    /// Returns the time at which the Lease is lost without a renewal.
     fn renew_by(&self) -> Instant {
         self.renewed + self.shared.options.renew_deadline
     }
@@ -111,7 +147,7 @@ impl Leadership {
         let renew_by = self.renew_by();
         let renewed = timeout_at(renew_by, self.renew()).await;
         self.in_time()?;
-        // Without an answer until then, it was not in time.
+        // After a timeout, `in_time` has returned the error already.
         renewed.unwrap_or(Ok(()))
     }
 
@@ -127,22 +163,30 @@ impl Leadership {
         })
     }
 
-    /// As client-go does: first as if nothing had changed, then after a look. An error only if it is lost.
+    /// Renews the Lease like client-go: update; if that fails, read and update.
+    ///
+    /// Returns an error only if another process has taken the Lease. Other failures are retried.
     async fn renew(&mut self) -> Result<(), Lost> {
         let record = self.record.renewed();
         let sent = Instant::now();
-        match self.shared.door.update(&self.lease, &self.shared.options, &record).await {
+        match self
+            .shared
+            .lease_client
+            .update(&self.lease, &self.shared.options, &record)
+            .await
+        {
             Ok(lease) => {
                 self.succeeded(lease, record, sent);
                 return Ok(());
             }
             Err(failure) => {
-                self.shared.write_failed(&failure);
+                self.shared.write_failed(&failure, sent);
                 self.shared.status.lock().slow_path += 1;
             }
         }
-        let (door, options) = (&self.shared.door, &self.shared.options);
-        let read = door.get().await;
+        let (client, options) = (&self.shared.lease_client, &self.shared.options);
+        let sent = Instant::now();
+        let read = client.get().await;
         if read.is_ok() {
             self.shared.status.lock().can_read(true);
         }
@@ -150,38 +194,46 @@ impl Leadership {
             Ok(Some(lease)) => {
                 let now = lease.record();
                 if !now.is_of(&self.record) {
-                    self.shared.status.lock().saw(&now);
+                    self.shared.status.lock().observed(&now);
                     let holder = now.holder().unwrap_or_default().to_owned();
-                    return Err(Lost::Taken { lease: self.shared.lease.to_string(), holder });
+                    return Err(Lost::Taken {
+                        lease: self.shared.lease.to_string(),
+                        holder,
+                    });
                 }
                 Some(lease)
             }
-            // Deleted. Who has seen it held waits as if it still were.
+            // The Lease was deleted. Candidates that have seen it wait until it would have expired.
             Ok(None) => None,
             Err(failure) => {
-                self.shared.read_failed(&failure);
+                self.shared.read_failed(&failure, sent);
                 return Ok(());
             }
         };
-        // Between the look and now the process may have been stopped: time is counted from here, if there is any left.
+        // The process may have been suspended since the read.
         if Instant::now() >= self.renew_by() {
             return Ok(());
         }
         let (record, sent) = (self.record.renewed(), Instant::now());
         let renewed = match &known {
-            Some(lease) => door.update(lease, options, &record).await,
-            None => door.create(options, &record).await,
+            Some(lease) => client.update(lease, options, &record).await,
+            None => client.create(options, &record).await,
         };
         match renewed {
             Ok(lease) => self.succeeded(lease, record, sent),
-            Err(failure) => self.shared.write_failed(&failure),
+            Err(failure) => self.shared.write_failed(&failure, sent),
         }
         Ok(())
     }
 
     fn succeeded(&mut self, lease: Lease, record: Record, sent: Instant) {
-        // Too late if the fence is closed: then it stays so, and what is looked at next is the time.
-        if Instant::now() < self.renew_by() && self.fence.extend(sent + self.shared.options.fenced_after()).is_ok() {
+        // If the fence is closed, the renewal is too late, and the next check of the time fails.
+        if Instant::now() < self.renew_by()
+            && self
+                .fence
+                .extend(sent + self.shared.options.fenced_after())
+                .is_ok()
+        {
             self.shared.status.lock().renewed(&record);
             self.renewed = sent;
         }

@@ -1,41 +1,43 @@
-//! The Lease on the server: what is asked, and for how long an answer is waited for.
+//! Requests for the Lease, with their time limits.
 
 use super::{
     LeaderElection,
     record::{Lease, Record},
 };
-use crate::client::{Error, Link, Requests, Result};
-use futures_util::Stream;
+use crate::client::{CountedClient, Error, Requests, Result};
+use futures::Stream;
 use http::{Method, Request, header};
 use kube_core::{Status, WatchEvent};
 use serde_json::Value;
 use std::{fmt, time::Duration};
 use tokio::time::timeout;
 
-/// How long the server lets a watch go on.
+/// Duration after which the API server closes a watch.
 const WATCH_SECONDS: u32 = 290;
 
-pub(super) struct Door {
-    link: Link,
-    /// Of all Leases of the namespace.
+pub(super) struct LeaseClient {
+    client: CountedClient,
+    /// Path of the Leases of the namespace.
     path: String,
     name: String,
     timeout: Duration,
 }
 
-/// A request has not done what it should.
+/// Failed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// Somebody else was faster.
+    /// Another process has changed the Lease.
     Conflict(String),
-    /// Or it is not known whether it has.
+    /// The API server rejected the request with 401 or 403.
+    Denied(String),
+    /// Any other failure. The request may have taken effect.
     Other(String),
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Conflict(words) | Self::Other(words)) = self;
-        f.write_str(words)
+        let (Self::Conflict(message) | Self::Denied(message) | Self::Other(message)) = self;
+        f.write_str(message)
     }
 }
 
@@ -43,36 +45,56 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error.status() {
             Some(status) if status.code == 409 => Self::Conflict(status.message.clone()),
-            Some(status) => Self::Other(words(status)),
+            Some(status) if matches!(status.code, 401 | 403) => {
+                Self::Denied(describe_status(status))
+            }
+            Some(status) => Self::Other(describe_status(status)),
             None => Self::Other(error.describe()),
         }
     }
 }
 
-impl Door {
-    pub(super) fn new(link: Link, options: &LeaderElection) -> Self {
+impl LeaseClient {
+    pub(super) fn new(client: CountedClient, options: &LeaderElection) -> Self {
         Self {
-            link,
-            path: format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", options.namespace),
+            client,
+            path: format!(
+                "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
+                options.namespace
+            ),
             name: options.name.clone(),
             timeout: options.request_timeout(),
         }
     }
 
     pub(super) async fn get(&self) -> Result<Option<Lease>, Failure> {
-        match self.ask(Method::GET, self.of_one(), Vec::new()).await {
+        match self.send(Method::GET, self.lease_path(), Vec::new()).await {
             Ok(lease) => Ok(Some(lease)),
-            Err(Unanswered::Refused(error)) if error.status().is_some_and(|status| status.code == 404) => Ok(None),
+            Err(RequestFailure::Failed(error))
+                if error.status().is_some_and(|status| status.code == 404) =>
+            {
+                Ok(None)
+            }
             Err(error) => Err(error.into()),
         }
     }
 
-    pub(super) async fn create(&self, options: &LeaderElection, record: &Record) -> Result<Lease, Failure> {
-        let lease = Lease::to_make(options, record);
-        Ok(self.ask(Method::POST, self.path.clone(), lease.to_string().into_bytes()).await?)
+    pub(super) async fn create(
+        &self,
+        options: &LeaderElection,
+        record: &Record,
+    ) -> Result<Lease, Failure> {
+        let lease = Lease::to_create(options, record);
+        Ok(self
+            .send(
+                Method::POST,
+                self.path.clone(),
+                lease.to_string().into_bytes(),
+            )
+            .await?)
     }
 
-    /// If it is still as it was read.
+    /// Updates the Lease if its resource version is the one that was read.
     pub(super) async fn update(
         &self,
         lease: &Lease,
@@ -80,54 +102,80 @@ impl Door {
         record: &Record,
     ) -> Result<Lease, Failure> {
         let lease = lease.with(options, record);
-        Ok(self.ask(Method::PUT, self.of_one(), lease.to_string().into_bytes()).await?)
+        Ok(self
+            .send(
+                Method::PUT,
+                self.lease_path(),
+                lease.to_string().into_bytes(),
+            )
+            .await?)
     }
 
-    /// Begins with what there is.
+    /// Watches the Lease. The first event is its current state.
     pub(super) async fn watch(
         &self,
     ) -> Result<impl Stream<Item = Result<WatchEvent<Value>, kube_client::Error>> + use<>> {
-        let query = format!("watch=true&fieldSelector=metadata.name%3D{}&timeoutSeconds={WATCH_SECONDS}", self.name);
+        let query = format!(
+            "watch=true&fieldSelector=metadata.name%3D{}&timeoutSeconds={WATCH_SECONDS}",
+            self.name
+        );
         let request = request(Method::GET, format!("{}?{query}", self.path), Vec::new())?;
-        self.link.watch(request).await
+        self.client.watch(request).await
     }
 
-    /// What it was asked.
+    /// Returns the counters of requests.
     pub(super) fn requests(&self) -> Requests {
-        self.link.requests()
+        self.client.requests()
     }
 
-    fn of_one(&self) -> String {
+    fn lease_path(&self) -> String {
         format!("{}/{}", self.path, self.name)
     }
 
-    async fn ask(&self, method: Method, path: String, body: Vec<u8>) -> Result<Lease, Unanswered> {
-        let request = request(method, path, body).map_err(Unanswered::Refused)?;
-        let answer = timeout(self.timeout, self.link.ask(request)).await;
-        answer.map_err(|_| Unanswered::Silent(self.timeout))?.map(Lease::read).map_err(Unanswered::Refused)
+    async fn send(
+        &self,
+        method: Method,
+        path: String,
+        body: Vec<u8>,
+    ) -> Result<Lease, RequestFailure> {
+        let request = request(method, path, body).map_err(RequestFailure::Failed)?;
+        let response = timeout(self.timeout, self.client.send_json(request)).await;
+        response
+            .map_err(|_| RequestFailure::TimedOut(self.timeout))?
+            .map(Lease::read)
+            .map_err(RequestFailure::Failed)
     }
 }
 
-enum Unanswered {
-    Refused(Error),
-    Silent(Duration),
+enum RequestFailure {
+    Failed(Error),
+    TimedOut(Duration),
 }
 
-impl From<Unanswered> for Failure {
-    fn from(error: Unanswered) -> Self {
+impl From<RequestFailure> for Failure {
+    fn from(error: RequestFailure) -> Self {
         match error {
-            Unanswered::Refused(error) => error.into(),
-            Unanswered::Silent(timeout) => Self::Other(format!("no answer within {timeout:?}")),
+            RequestFailure::Failed(error) => error.into(),
+            RequestFailure::TimedOut(timeout) => {
+                Self::Other(format!("no response within {timeout:?}"))
+            }
         }
     }
 }
 
 fn request(method: Method, uri: String, body: Vec<u8>) -> Result<Request<Vec<u8>>> {
-    let request = Request::builder().method(method).uri(uri).header(header::CONTENT_TYPE, "application/json");
+    let request = Request::builder()
+        .method(method)
+        .uri(uri)
+        .header(header::CONTENT_TYPE, "application/json");
     Ok(request.body(body).map_err(kube_client::Error::HttpError)?)
 }
 
-/// The server's, if it has any.
-pub(super) fn words(status: &Status) -> String {
-    if status.message.is_empty() { format!("HTTP {} {}", status.code, status.reason) } else { status.message.clone() }
+/// Returns the message of the API server, or the HTTP status if it is empty.
+pub(super) fn describe_status(status: &Status) -> String {
+    if status.message.is_empty() {
+        format!("HTTP {} {}", status.code, status.reason)
+    } else {
+        status.message.clone()
+    }
 }

@@ -1,17 +1,28 @@
-//! One leader among several processes, by a Lease.
+//! Leader election with a Lease.
 //!
-//! * [`LeaderElection`] says which Lease, who this is, and how long things may take: client-go's parameters and rules.
-//! * An [`Elector`] waits for its turn, watching the Lease, and gives a [`Leadership`].
-//! * [`Leadership::hold`] renews it while the work is done beside; after the work has ended, [`Leadership::release`] lets somebody else lead at once.
-//! * The work is done in the scope of a [`Fence`]: when the lease may be over, its writes are refused.
+//! * [`LeaderElection`] has the options: the Lease, the identity of this process and the durations.
+//!   Names, defaults and rules are those of client-go.
+//! * An [`Elector`] watches the Lease, waits until it can be taken, and returns a [`Leadership`].
+//! * [`Leadership::hold`] renews the Lease beside the leader's work. [`Leadership::release`] lets
+//!   another process lead at once when the work has ended.
+//! * The work runs in the scope of a [`Fence`], which rejects its writes when the Lease may have
+//!   expired.
 //!
-//! # Why there are never two
-//! A leader counts its time from *before* it has sent a renewal that succeeded. Who waits counts from when it has *seen* the last change of the Lease, which is
-//! later, and takes the Lease on condition that it has not changed since. Both measure by their own monotonic clock: what a clock on a wall says does not
-//! matter, here or there. That the clocks run at about the same speed does: [`Fence::deadline`] is before the end of the lease by half of what the
-//! lease lasts longer than the renew deadline.
+//! # Why there is at most one leader
+//! A leader measures its time from *before* it sends a successful renewal. A candidate measures
+//! from when it has *observed* the last change of the Lease, which is later, and takes the Lease
+//! only if it has not changed since. Both use their own monotonic clock, so wall clocks do not
+//! matter. The clocks must run at about the same speed: [`Fence::deadline`] precedes the end of the
+//! Lease by half of the difference between lease duration and renew deadline.
 //!
-//! Who deletes the Lease or empties it by hand takes the lead away: a process that has not seen it held takes it at once, and the leader notices at its next renewal.
+//! Deleting or clearing the Lease by hand ends the leadership. A process that has not seen the
+//! Lease held takes it at once, and the leader notices at its next renewal.
+//!
+//! # Readiness
+//! With leader election, a manager has the readiness check `lease`. It fails while the Lease cannot
+//! be read, or cannot be written although no other process holds it: at once if the API server
+//! answers 401 or 403, and after [`LeaderElection::renew_deadline`] of any other errors in a row.
+//! The first success ends the failure.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -21,7 +32,7 @@
 //!
 //! let connection = Env::embedded()?.client()?; // or a `Config`
 //! let elector = Elector::new(connection, LeaderElection::new("web-operator", "default"))?;
-//! let mut leadership = elector.acquire(pending()).await.expect("nobody has stopped it");
+//! let mut leadership = elector.acquire(pending()).await.expect("acquired, because it is never stopped");
 //! let fence = leadership.fence();
 //! tokio::select! {
 //!     lost = leadership.hold(pending()) => lost?,
@@ -37,8 +48,8 @@ mod elector;
 mod error;
 mod leadership;
 mod lease;
+mod lease_watch;
 mod metrics;
-mod news;
 mod options;
 mod record;
 mod report;
@@ -53,4 +64,4 @@ pub use self::{
     options::LeaderElection,
     report::LeaseReport,
 };
-pub use crate::fence::{Fence, Fenced};
+pub use crate::fencing::{Fence, Fenced};

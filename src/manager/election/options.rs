@@ -1,32 +1,41 @@
-//! How to elect: client-go's parameters, defaults and rules.
+//! Options of leader election: client-go's names, defaults and rules.
 
 use super::ElectionError;
 use std::{collections::BTreeMap, fs, time::Duration};
 
-/// How much longer a wait between tries may be, as a share of it; and how many tries have to fit into the renew deadline.
+/// Jitter of the delay between attempts, as in client-go.
+///
+/// The renew deadline must exceed the retry period by this factor.
 pub(super) const JITTER: f64 = 1.2;
 
-/// Where a pod finds the namespace that it runs in.
+/// File in which a pod finds its namespace.
 const OWN_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-/// Which Lease, who this is, and how long things may take. Candidates of one Lease should agree on the durations.
+/// Options of leader election.
+///
+/// All candidates of a Lease should use the same durations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderElection {
-    /// The Lease's name; it is made if there is none.
+    /// Name of the Lease, which is created if it does not exist.
     pub name: String,
-    /// Its namespace; if it is empty, that of this pod.
+    /// Namespace of the Lease. Default: that of the pod.
     pub namespace: String,
-    /// Who this is, unlike all others. Default: the host's name, `_` and a random UUID.
+    /// Unique identity of this process. Default: host name, `_` and a random UUID.
     pub identity: String,
-    /// How long a Lease has to be left alone before others take it. Told to them in whole seconds, rounded up. Default: 15 s.
+    /// Time without a renewal after which other candidates take the Lease.
+    ///
+    /// Stored in the Lease in whole seconds, rounded up. Default: 15 s.
     pub lease_duration: Duration,
-    /// How long the leader tries to renew before it gives up. Default: 10 s.
+    /// Time for which the leader tries to renew before it gives up. Default: 10 s.
     pub renew_deadline: Duration,
-    /// How long between tries, of the leader; the others wait up to 2.2 times as long, unless the Lease's watch tells them to be quick. Default: 2 s.
+    /// Time between renewals of the leader.
+    ///
+    /// Candidates poll after 1 to 2.2 times as long, unless the watch wakes them earlier. Default:
+    /// 2 s.
     pub retry_period: Duration,
-    /// Whether [`release`](super::Leadership::release) gives the Lease up. Default: true.
+    /// Makes [`release`](super::Leadership::release) give up the Lease. Default: true.
     pub release_on_cancel: bool,
-    /// Labels of the Lease, beside those that it has. Default: none.
+    /// Labels that are added to the Lease. Default: none.
     pub labels: BTreeMap<String, String>,
 }
 
@@ -46,16 +55,21 @@ impl Default for LeaderElection {
 }
 
 impl LeaderElection {
-    /// By this Lease, and for the rest by default.
+    /// Creates options for a Lease, with defaults for the rest.
     pub fn new(name: impl Into<String>, namespace: impl Into<String>) -> Self {
-        Self { name: name.into(), namespace: namespace.into(), ..Self::default() }
+        Self {
+            name: name.into(),
+            namespace: namespace.into(),
+            ..Self::default()
+        }
     }
 
-    /// With the namespace found, if all is as it has to be.
+    /// Validates the options and resolves the namespace.
     pub(super) fn checked(mut self) -> Result<Self, ElectionError> {
         named("name", &self.name)?;
         if self.namespace.is_empty() {
-            let own = fs::read_to_string(OWN_NAMESPACE).map_err(|_| ElectionError::NoNamespace(self.name.clone()))?;
+            let own = fs::read_to_string(OWN_NAMESPACE)
+                .map_err(|_| ElectionError::NoNamespace(self.name.clone()))?;
             own.trim().clone_into(&mut self.namespace);
         }
         named("namespace", &self.namespace)?;
@@ -69,8 +83,8 @@ impl LeaderElection {
             ("renew_deadline", renew, tick),
             ("retry_period", retry, tick),
         ];
-        if let Some((what, is, least)) = least.into_iter().find(|(_, is, least)| is < least) {
-            return Err(ElectionError::TooShort { what, is, least });
+        if let Some((option, is, least)) = least.into_iter().find(|(_, is, least)| is < least) {
+            return Err(ElectionError::TooShort { option, is, least });
         }
         if lease <= renew {
             return Err(ElectionError::LeaseTooShort { lease, renew });
@@ -81,50 +95,73 @@ impl LeaderElection {
         Ok(self)
     }
 
-    /// `namespace/name`.
+    /// Returns `namespace/name` of the Lease.
     pub(super) fn lease(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// As the Lease says it: never less than what the leader counts on.
+    /// Returns the lease duration in seconds.
+    ///
+    /// Rounded up, so that no candidate takes the Lease too early.
     pub(super) fn seconds(&self) -> i32 {
         i32::try_from(self.lease_duration.as_millis().div_ceil(1000)).unwrap_or(i32::MAX)
     }
 
-    /// How long one request may take, so that one that hangs does not cost the lease.
+    /// Returns the timeout of a request, which allows a retry before the deadline.
     pub(super) fn request_timeout(&self) -> Duration {
         (self.renew_deadline / 2).max(Duration::from_secs(1))
     }
 
-    /// From before a renewal was sent until the work has to end, half way between loss and takeover: for clocks that run at different speeds, and for writes that are on their way.
+    /// Returns the time from sending a renewal until the fence closes.
+    ///
+    /// It is half way between loss and takeover. The rest allows for clocks of different speed and
+    /// for writes in flight.
     pub(super) fn fenced_after(&self) -> Duration {
         (self.lease_duration + self.renew_deadline) / 2
     }
 
-    /// How long to wait between tries: not all at once.
+    /// Returns the delay before the next attempt, with jitter.
     pub(super) fn jittered(&self) -> Duration {
-        self.retry_period.mul_f64(1.0 + JITTER * rand::random::<f64>())
+        self.retry_period
+            .mul_f64(1.0 + JITTER * rand::random::<f64>())
     }
 }
 
-fn named(what: &'static str, name: &str) -> Result<(), ElectionError> {
-    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+fn named(field: &'static str, name: &str) -> Result<(), ElectionError> {
+    let fits =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
     let ends = |name: &str| name.starts_with(['-', '.']) || name.ends_with(['-', '.']);
     if name.is_empty() || !name.bytes().all(fits) || ends(name) {
-        return Err(ElectionError::BadName { what, name: name.to_owned() });
+        return Err(ElectionError::BadName {
+            field,
+            name: name.to_owned(),
+        });
     }
     Ok(())
 }
 
 fn host() -> String {
-    hostname::get().map_or_else(|_| "unknown".to_owned(), |name| name.to_string_lossy().into_owned())
+    hostname::get().map_or_else(
+        |_| "unknown".to_owned(),
+        |name| name.to_string_lossy().into_owned(),
+    )
 }
 
-/// A random one.
+/// Returns a random UUID.
 fn uuid() -> String {
     let random: u128 = rand::random();
-    let hex = format!("{:032x}", (random & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62));
-    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+    let hex = format!(
+        "{:032x}",
+        (random & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62)
+    );
+    [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ]
+    .join("-")
 }
 
 #[cfg(test)]
@@ -132,18 +169,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_client_gos_and_identities_differ() {
+    fn the_defaults_equal_client_gos_and_identities_are_unique() {
         let options = LeaderElection::new("web", "default");
-        let seconds = [options.lease_duration, options.renew_deadline, options.retry_period].map(|it| it.as_secs());
+        let seconds = [
+            options.lease_duration,
+            options.renew_deadline,
+            options.retry_period,
+        ]
+        .map(|it| it.as_secs());
         assert_eq!((seconds, options.release_on_cancel), ([15, 10, 2], true));
         let (host, uuid) = options.identity.rsplit_once('_').expect("two parts");
-        assert!(!host.is_empty() && uuid.len() == 36 && uuid.as_bytes()[14] == b'4', "{}", options.identity);
+        assert!(
+            !host.is_empty() && uuid.len() == 36 && uuid.as_bytes()[14] == b'4',
+            "{}",
+            options.identity
+        );
         assert_ne!(options.identity, LeaderElection::default().identity);
         assert!(options.checked().is_ok());
     }
 
     #[test]
-    fn what_cannot_work_is_refused_as_by_client_go() {
+    fn invalid_options_are_rejected_as_by_client_go() {
         let seconds = Duration::from_secs_f64;
         let timed = |lease: f64, renew: f64, retry: f64| {
             let (lease_duration, renew_deadline) = (seconds(lease), seconds(renew));
@@ -153,29 +199,74 @@ mod tests {
                 retry_period: seconds(retry),
                 ..LeaderElection::default()
             };
-            LeaderElection { name: "web".into(), namespace: "default".into(), ..times }
+            LeaderElection {
+                name: "web".into(),
+                namespace: "default".into(),
+                ..times
+            }
         };
         let base = || LeaderElection::new("web", "default");
         let cases = [
             (timed(15., 10., 2.), None),
             (timed(2., 1.5, 0.25), None),
-            (timed(10., 10., 2.), Some("lease_duration 10s is not longer than renew_deadline 10s")),
+            (
+                timed(10., 10., 2.),
+                Some("lease_duration 10s is not longer than renew_deadline 10s"),
+            ),
             (timed(9., 10., 2.), Some("lease_duration 9s is not longer")),
-            (timed(15., 2.4, 2.), Some("renew_deadline 2.4s is not longer than 1.2 times retry_period 2s")),
+            (
+                timed(15., 2.4, 2.),
+                Some("renew_deadline 2.4s is not longer than 1.2 times retry_period 2s"),
+            ),
             (timed(15., 2.5, 2.), None),
-            (timed(0.5, 0.4, 0.1), Some("lease_duration is 500ms: it has to be at least 1s")),
+            (
+                timed(0.5, 0.4, 0.1),
+                Some("lease_duration is 500ms; set at least 1s"),
+            ),
             (timed(15., 0., 0.), Some("renew_deadline is 0ns")),
             (timed(15., 10., 0.), Some("retry_period is 0ns")),
-            (LeaderElection { name: String::new(), ..base() }, Some("`` is no name of a Lease")),
-            (LeaderElection { name: "a/b".into(), ..base() }, Some("`a/b` is no name")),
-            (LeaderElection { name: "..".into(), ..base() }, Some("`..` is no name")),
-            (LeaderElection { namespace: "A".into(), ..base() }, Some("`A` is no namespace")),
-            (LeaderElection { identity: String::new(), ..base() }, Some("without an identity")),
+            (
+                LeaderElection {
+                    name: String::new(),
+                    ..base()
+                },
+                Some("invalid name `` of a Lease"),
+            ),
+            (
+                LeaderElection {
+                    name: "a/b".into(),
+                    ..base()
+                },
+                Some("invalid name `a/b`"),
+            ),
+            (
+                LeaderElection {
+                    name: "..".into(),
+                    ..base()
+                },
+                Some("invalid name `..`"),
+            ),
+            (
+                LeaderElection {
+                    namespace: "A".into(),
+                    ..base()
+                },
+                Some("invalid namespace `A`"),
+            ),
+            (
+                LeaderElection {
+                    identity: String::new(),
+                    ..base()
+                },
+                Some("the identity is empty"),
+            ),
         ];
         for (options, refused) in cases {
             match (options.clone().checked(), refused) {
                 (Ok(_), None) => {}
-                (Err(error), Some(words)) => assert!(error.to_string().contains(words), "{error}"),
+                (Err(error), Some(message)) => {
+                    assert!(error.to_string().contains(message), "{error}");
+                }
                 (checked, _) => panic!("{options:?}: {checked:?}"),
             }
         }
@@ -186,20 +277,34 @@ mod tests {
         if fs::exists(OWN_NAMESPACE).is_ok_and(|exists| exists) {
             return;
         }
-        let error = LeaderElection::new("web", "").checked().expect_err("not in a pod");
-        assert!(error.to_string().contains("`web` has no namespace"), "{error}");
+        let error = LeaderElection::new("web", "")
+            .checked()
+            .expect_err("not in a pod");
+        assert!(
+            error.to_string().contains("`web`: it has no namespace"),
+            "{error}"
+        );
     }
 
     #[test]
-    fn others_are_told_no_less_than_what_the_leader_counts_on() {
+    fn the_published_duration_covers_the_renew_deadline() {
         let of = |lease: u64, renew: u64| LeaderElection {
             lease_duration: Duration::from_millis(lease),
             renew_deadline: Duration::from_millis(renew),
             ..LeaderElection::default()
         };
-        assert_eq!([of(1000, 900), of(1001, 900), of(15_000, 10_000)].map(|it| it.seconds()), [1, 2, 15]);
-        assert_eq!(of(15_000, 10_000).fenced_after(), Duration::from_millis(12_500));
-        assert_eq!([of(15_000, 10_000), of(1500, 1000)].map(|it| it.request_timeout().as_secs()), [5, 1]);
+        assert_eq!(
+            [of(1000, 900), of(1001, 900), of(15_000, 10_000)].map(|it| it.seconds()),
+            [1, 2, 15]
+        );
+        assert_eq!(
+            of(15_000, 10_000).fenced_after(),
+            Duration::from_millis(12_500)
+        );
+        assert_eq!(
+            [of(15_000, 10_000), of(1500, 1000)].map(|it| it.request_timeout().as_secs()),
+            [5, 1]
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! What a Lease says, and what is written into it.
+//! Contents of a Lease.
 //!
-//! What holds: the times in it are text that has changed or has not. Nobody here reads them: they are by somebody else's clock.
+//! Invariant: timestamps in a Lease are only compared for equality, because they are from the clock
+//! of another machine.
 
 use super::LeaderElection;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What candidates agree on.
+/// Part of the `spec` on which candidates agree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Record {
@@ -20,7 +21,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Of who takes it now.
+    /// Returns the record of a candidate that takes the Lease now.
     pub(super) fn taken(options: &LeaderElection, transitions: i32) -> Self {
         let now = micro_time(Timestamp::now());
         Self {
@@ -32,15 +33,27 @@ impl Record {
         }
     }
 
-    /// The same a little later: never equal, also where the clock stands still, so that everybody sees that it was renewed.
+    /// Returns the record with a later renew time.
+    ///
+    /// It differs from the old one even if the clock stands still, so that candidates observe the
+    /// renewal.
     pub(super) fn renewed(&self) -> Self {
-        let before = self.renew_time.as_ref().and_then(|time| time.parse::<Timestamp>().ok());
-        let before = before.and_then(|before| before.checked_add(SignedDuration::from_micros(1)).ok());
+        let before = self
+            .renew_time
+            .as_ref()
+            .and_then(|time| time.parse::<Timestamp>().ok());
+        let before =
+            before.and_then(|before| before.checked_add(SignedDuration::from_micros(1)).ok());
         let now = Timestamp::now();
-        Self { renew_time: Some(micro_time(before.map_or(now, |before| before.max(now)))), ..self.clone() }
+        Self {
+            renew_time: Some(micro_time(before.map_or(now, |before| before.max(now)))),
+            ..self.clone()
+        }
     }
 
-    /// As client-go leaves it: nobody's, and soon over for who looks only at that.
+    /// Returns the record of a released Lease, as client-go writes it.
+    ///
+    /// It has no holder and a duration of one second.
     pub(super) fn released(&self) -> Self {
         let now = micro_time(Timestamp::now());
         Self {
@@ -52,33 +65,50 @@ impl Record {
         }
     }
 
-    /// Taken when this one was: identities need not be as unique as they should be.
+    /// Returns whether both records are of the same term.
+    ///
+    /// Compares the time as well, because identities may not be unique.
     pub(super) fn is_of(&self, taken: &Self) -> bool {
-        let what = |record: &Self| (record.holder_identity.clone(), record.transitions(), record.acquire_time.clone());
+        let what = |record: &Self| {
+            (
+                record.holder_identity.clone(),
+                record.transitions(),
+                record.acquire_time.clone(),
+            )
+        };
         what(self) == what(taken)
     }
 
-    /// Taken when `taken` was, which was never answered.
+    /// Sets the acquire time to that of an earlier attempt whose response was lost.
     pub(super) fn at_the_time_of(self, taken: &Self) -> Self {
-        Self { acquire_time: taken.acquire_time.clone(), ..self }
+        Self {
+            acquire_time: taken.acquire_time.clone(),
+            ..self
+        }
     }
 
     pub(super) fn holder(&self) -> Option<&str> {
-        self.holder_identity.as_deref().filter(|holder| !holder.is_empty())
+        self.holder_identity
+            .as_deref()
+            .filter(|holder| !holder.is_empty())
     }
 
     pub(super) fn transitions(&self) -> i32 {
         self.lease_transitions.unwrap_or_default()
     }
 
-    /// How long its holder counts on it.
+    /// Returns the lease duration of the holder.
     pub(super) fn lasts(&self) -> Option<Duration> {
-        let seconds = self.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-        seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs)
+        let seconds = self
+            .lease_duration_seconds
+            .and_then(|seconds| u64::try_from(seconds).ok());
+        seconds
+            .filter(|seconds| *seconds > 0)
+            .map(Duration::from_secs)
     }
 }
 
-/// A Lease as the server has it: all of it, so that what is not known here stays as it is.
+/// A Lease with all of its fields, so that an update keeps unknown ones.
 #[derive(Clone, Debug)]
 pub(super) struct Lease(Value);
 
@@ -87,8 +117,8 @@ impl Lease {
         Self(object)
     }
 
-    /// What is to be made.
-    pub(super) fn to_make(options: &LeaderElection, record: &Record) -> Value {
+    /// Returns the Lease to create.
+    pub(super) fn to_create(options: &LeaderElection, record: &Record) -> Value {
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {"name": options.name, "namespace": options.namespace},
@@ -96,7 +126,7 @@ impl Lease {
         Self(lease).with(options, record)
     }
 
-    /// What it is to become, if it is still as it was read.
+    /// Returns the Lease to write, with the resource version that was read.
     pub(super) fn with(&self, options: &LeaderElection, record: &Record) -> Value {
         let mut lease = self.0.clone();
         let fields = [
@@ -116,16 +146,21 @@ impl Lease {
     }
 
     pub(super) fn record(&self) -> Record {
-        // The server lets nothing else in.
-        self.0.get("spec").and_then(|spec| Record::deserialize(spec).ok()).unwrap_or_default()
+        // The API server rejects Leases of another shape.
+        self.0
+            .get("spec")
+            .and_then(|spec| Record::deserialize(spec).ok())
+            .unwrap_or_default()
     }
 
     pub(super) fn version(&self) -> &str {
-        self.0["metadata"]["resourceVersion"].as_str().unwrap_or_default()
+        self.0["metadata"]["resourceVersion"]
+            .as_str()
+            .unwrap_or_default()
     }
 }
 
-/// As `MicroTime` is written: always six digits, also where they are noughts.
+/// Formats a `MicroTime`: always with six digits of the fraction.
 pub(super) fn micro_time(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
@@ -133,19 +168,27 @@ pub(super) fn micro_time(at: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use k8s_openapi::{api::coordination::v1::Lease as Typed, apimachinery::pkg::apis::meta::v1::MicroTime};
+    use k8s_openapi::{
+        api::coordination::v1::Lease as Typed, apimachinery::pkg::apis::meta::v1::MicroTime,
+    };
 
     #[test]
-    fn who_renews_is_seen_to_have_also_if_its_clock_stands_still_or_goes_back() {
+    fn a_renewal_is_detected_if_the_holders_clock_stops() {
         let taken = Record::taken(&LeaderElection::new("web", "default"), 0);
-        let ahead = Record { renew_time: Some("2999-01-01T00:00:00.000000Z".into()), ..taken };
+        let ahead = Record {
+            renew_time: Some("2999-01-01T00:00:00.000000Z".into()),
+            ..taken
+        };
         let renewed = ahead.renewed();
-        assert_eq!(renewed.renew_time.as_deref(), Some("2999-01-01T00:00:00.000001Z"));
+        assert_eq!(
+            renewed.renew_time.as_deref(),
+            Some("2999-01-01T00:00:00.000001Z")
+        );
         assert_ne!(renewed.renewed().renew_time, renewed.renew_time);
     }
 
     #[test]
-    fn a_time_has_six_digits_whatever_they_are() {
+    fn a_micro_time_has_six_digits() {
         for (nanos, text) in [
             (0, "2026-01-02T03:04:05.000000Z"),
             (120_000_000, "2026-01-02T03:04:05.120000Z"),
@@ -159,27 +202,38 @@ mod tests {
     }
 
     #[test]
-    fn an_update_keeps_what_it_does_not_know() {
-        let options =
-            LeaderElection { labels: [("app".into(), "web".into())].into(), ..LeaderElection::new("web", "default") };
+    fn an_update_keeps_unknown_fields() {
+        let options = LeaderElection {
+            labels: [("app".into(), "web".into())].into(),
+            ..LeaderElection::new("web", "default")
+        };
         let lease = Lease::read(json!({
             "metadata": {"name": "web", "resourceVersion": "7", "labels": {"team": "red"}},
             "spec": {"holderIdentity": "other", "strategy": "OldestEmulationVersion", "leaseTransitions": 4},
         }));
         let record = Record::taken(&options, lease.record().transitions() + 1);
         let changed = lease.with(&options, &record);
-        assert_eq!(changed["metadata"]["labels"], json!({"team": "red", "app": "web"}));
+        assert_eq!(
+            changed["metadata"]["labels"],
+            json!({"team": "red", "app": "web"})
+        );
         assert_eq!(changed["spec"]["strategy"], "OldestEmulationVersion");
         assert_eq!(
-            (changed["spec"]["leaseTransitions"].clone(), changed["metadata"]["resourceVersion"].clone()),
+            (
+                changed["spec"]["leaseTransitions"].clone(),
+                changed["metadata"]["resourceVersion"].clone()
+            ),
             (json!(5), json!("7"))
         );
         let typed: Typed = serde_json::from_value(changed).expect("a Lease");
-        assert_eq!(typed.spec.and_then(|spec| spec.holder_identity), Some(options.identity));
+        assert_eq!(
+            typed.spec.and_then(|spec| spec.holder_identity),
+            Some(options.identity)
+        );
     }
 
     #[test]
-    fn a_released_lease_is_nobodys_and_counts_on() {
+    fn a_released_lease_has_no_holder_and_keeps_its_transitions() {
         let taken = Record::taken(&LeaderElection::new("web", "default"), 3);
         let released = taken.released();
         assert_eq!(
@@ -190,12 +244,17 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_says_nothing_is_nobodys() {
-        for object in
-            [json!({}), json!({"spec": {}}), json!({"spec": {"holderIdentity": "", "leaseDurationSeconds": 0}})]
-        {
+    fn an_empty_lease_has_no_holder() {
+        for object in [
+            json!({}),
+            json!({"spec": {}}),
+            json!({"spec": {"holderIdentity": "", "leaseDurationSeconds": 0}}),
+        ] {
             let record = Lease::read(object).record();
-            assert_eq!((record.holder(), record.transitions(), record.lasts()), (None, 0, None));
+            assert_eq!(
+                (record.holder(), record.transitions(), record.lasts()),
+                (None, 0, None)
+            );
         }
     }
 }

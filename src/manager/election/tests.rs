@@ -1,9 +1,9 @@
-//! Elections on the embedded server, on paused time.
+//! Elections on the embedded API server, with paused time.
 
 mod clocks;
 mod leader;
+mod leader_work;
 mod standby;
-mod work;
 
 use super::*;
 use kube_client::{Api, Client};
@@ -16,22 +16,27 @@ use std::{future::pending, time::Duration};
 use steersman_apiserver::{ApiServer, Fault, Options};
 use tokio::{task::JoinHandle, time::Instant};
 
-struct Scene {
+struct Fixture {
     server: ApiServer,
 }
 
-impl Scene {
+impl Fixture {
     fn new() -> Self {
-        Self { server: ApiServer::new(Options::default()).expect("a server without data starts") }
+        Self {
+            server: ApiServer::new(Options::default()).expect("a server without data starts"),
+        }
     }
 
     fn client(&self) -> Client {
         Client::new(self.server.service(), "default")
     }
 
-    /// A candidate who is called that.
+    /// Creates a candidate with this identity.
     fn elector(&self, identity: &str) -> Elector {
-        self.elector_with(LeaderElection { identity: identity.into(), ..LeaderElection::new("web", "default") })
+        self.elector_with(LeaderElection {
+            identity: identity.into(),
+            ..LeaderElection::new("web", "default")
+        })
     }
 
     fn elector_with(&self, options: LeaderElection) -> Elector {
@@ -44,24 +49,34 @@ impl Scene {
     }
 
     async fn spec(&self) -> Value {
-        self.leases().get("web").await.expect("there is a Lease").data["spec"].clone()
+        self.leases()
+            .get("web")
+            .await
+            .expect("there is a Lease")
+            .data["spec"]
+            .clone()
     }
 
-    /// As somebody else writes it.
+    /// Updates the spec as another process would.
     async fn write(&self, spec: Value) {
         self.patch(json!({"spec": spec})).await;
     }
 
     async fn patch(&self, patch: Value) {
-        self.leases().patch("web", &PatchParams::default(), &Patch::Merge(patch)).await.expect("it is written");
+        self.leases()
+            .patch("web", &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .expect("it is written");
     }
 
     fn fault(&self, rule: &str) -> steersman_apiserver::RuleHandle {
-        self.server.faults().add(rule.parse::<Fault>().expect("a rule"))
+        self.server
+            .faults()
+            .add(rule.parse::<Fault>().expect("a rule"))
     }
 }
 
-/// One that leads as long as it can.
+/// Holds the leadership until it is lost.
 fn held(mut leadership: Leadership) -> JoinHandle<(Leadership, Result<(), Lost>)> {
     tokio::spawn(async move {
         let held = leadership.hold(pending()).await;
@@ -70,10 +85,13 @@ fn held(mut leadership: Leadership) -> JoinHandle<(Leadership, Result<(), Lost>)
 }
 
 async fn leads(elector: &Elector) -> Leadership {
-    elector.acquire(pending()).await.expect("nobody has stopped it")
+    elector
+        .acquire(pending())
+        .await
+        .expect("the elector was not stopped")
 }
 
-/// One that waits for its turn, and when it has come.
+/// Waits until the elector leads, and returns the time.
 fn waiting(elector: &Elector) -> JoinHandle<(Leadership, Instant)> {
     let elector = elector.clone();
     tokio::spawn(async move { (leads(&elector).await, Instant::now()) })

@@ -1,9 +1,9 @@
-//! From what serde reads, JSON above all, to the packed form, in one pass.
+//! Packs what a serde deserializer reads, usually JSON, in one pass.
 
 use super::{
-    DIGIT, DIGIT_BITS, FALSE, FLOAT, FLOAT_BITS, INTEGER, LIST, LONG_NAME, MORE, NAME_BITS, NEGATIVE, NULL, NUMBER,
-    Names, OBJECT, SHORT, SHORT_INTEGER, SHORT_LENGTH, SHORT_LIST, SHORT_OBJECT, SHORT_STRING, STRING, TRUE,
-    UNKNOWN_NAME, names::Guess,
+    DIGIT, DIGIT_BITS, FALSE, FLOAT, FLOAT_BITS, INTEGER, LIST, LONG_NAME, MORE, NAME_BITS,
+    NEGATIVE, NULL, NUMBER, Names, OBJECT, SHORT, SHORT_INTEGER, SHORT_LENGTH, SHORT_LIST,
+    SHORT_OBJECT, SHORT_STRING, STRING, TRUE, UNKNOWN_NAME, names::NamePrediction,
 };
 use serde::{
     Deserializer,
@@ -11,31 +11,38 @@ use serde::{
 };
 use std::{borrow::Cow, fmt, sync::LazyLock};
 
-/// A number is an object with this one field where `serde_json` was built to keep its digits, its feature `arbitrary_precision`.
+/// Field of an object that stands for a number, with `arbitrary_precision`.
 pub(super) const DIGITS: &str = "$serde_json::private::Number";
 
-/// Whether it was: somebody else in the same program may want it so.
-static KEEPS_DIGITS: LazyLock<bool> =
-    LazyLock::new(|| serde_json::from_str("1.10").is_ok_and(|number: serde_json::Number| number.to_string() == "1.10"));
+/// Whether another crate has enabled that feature of `serde_json`.
+static KEEPS_DIGITS: LazyLock<bool> = LazyLock::new(|| {
+    serde_json::from_str("1.10")
+        .is_ok_and(|number: serde_json::Number| number.to_string() == "1.10")
+});
 
-/// Writes one object, field by field.
-pub(in crate::object) struct Pen<'a> {
-    names: Guess<'a>,
+/// Writer of one packed object, field by field.
+pub(in crate::object) struct Packer<'a> {
+    names: NamePrediction<'a>,
     pub(super) packed: Vec<u8>,
     fields: u64,
     pub(super) keeps_digits: bool,
 }
 
 impl Names {
-    pub(in crate::object) fn pen(&self) -> Pen<'_> {
+    pub(in crate::object) fn pen(&self) -> Packer<'_> {
         let mut packed = Vec::with_capacity(2048);
         packed.push(SHORT_OBJECT);
-        Pen { names: self.guess(), packed, fields: 0, keeps_digits: *KEEPS_DIGITS }
+        Packer {
+            names: self.guess(),
+            packed,
+            fields: 0,
+            keeps_digits: *KEEPS_DIGITS,
+        }
     }
 }
 
-impl<'a> Pen<'a> {
-    /// The value that is to be read next is that of a field of this name.
+impl<'a> Packer<'a> {
+    /// Writes the name of a field, and returns the seed that packs its value.
     pub(in crate::object) fn field(&mut self, name: &str) -> Value<'_, 'a> {
         self.fields += 1;
         self.name(name);
@@ -45,7 +52,9 @@ impl<'a> Pen<'a> {
     pub(in crate::object) fn finish(mut self) -> Box<str> {
         self.count(0, self.fields, OBJECT, SHORT_OBJECT);
         self.names.end();
-        str::from_utf8(&self.packed).expect("strings, and bytes below 128").into()
+        str::from_utf8(&self.packed)
+            .expect("strings, and bytes below 128")
+            .into()
     }
 
     pub(super) fn name(&mut self, name: &str) {
@@ -57,7 +66,9 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// The name that is expected, if `text` begins with it and a quote: how long both are.
+    /// Writes the expected name if `text` starts with it and a quote.
+    ///
+    /// Returns the length of both.
     #[inline]
     pub(super) fn expected_name(&mut self, text: &[u8]) -> Option<usize> {
         let (number, length) = self.names.expected(text)?;
@@ -72,7 +83,8 @@ impl<'a> Pen<'a> {
         } else {
             let beyond = number - u16::from(LONG_NAME);
             let low = beyond & ((1 << NAME_BITS) - 1);
-            self.packed.extend([LONG_NAME + (beyond >> NAME_BITS) as u8, low as u8]);
+            self.packed
+                .extend([LONG_NAME + (beyond >> NAME_BITS) as u8, low as u8]);
         }
     }
 
@@ -112,7 +124,7 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// How many there are of what begins at `at`, where one byte was left for it.
+    /// Writes the number of elements at `at`, where one byte is reserved.
     pub(super) fn count(&mut self, at: usize, count: u64, long: u8, short: u8) {
         if count < SHORT {
             self.packed[at] = short + count as u8;
@@ -132,8 +144,8 @@ fn digits(number: u64) -> impl Iterator<Item = u8> {
     })
 }
 
-/// Packs the value that is read.
-pub(in crate::object) struct Value<'p, 'a>(&'p mut Pen<'a>);
+/// Seed that packs a value.
+pub(in crate::object) struct Value<'p, 'a>(&'p mut Packer<'a>);
 
 impl<'de> DeserializeSeed<'de> for Value<'_, '_> {
     type Value = ();
@@ -172,7 +184,11 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
     fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
         let bits = value.to_bits();
         self.0.packed.push(FLOAT);
-        self.0.packed.extend((0..u64::BITS).step_by(FLOAT_BITS as usize).map(|at| (bits >> at) as u8 & 0x7F));
+        self.0.packed.extend(
+            (0..u64::BITS)
+                .step_by(FLOAT_BITS as usize)
+                .map(|at| (bits >> at) as u8 & 0x7F),
+        );
         Ok(())
     }
     #[inline]
@@ -192,7 +208,10 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let (at, mut count) = (self.0.packed.len(), 0);
         self.0.packed.push(SHORT_OBJECT);
-        while let Some(named) = map.next_key_seed(Name { pen: self.0, first: count == 0 })? {
+        while let Some(named) = map.next_key_seed(Name {
+            pen: self.0,
+            first: count == 0,
+        })? {
             if named == Named::Digits {
                 let text: Cow<'de, str> = map.next_value()?;
                 self.0.packed.truncate(at);
@@ -207,17 +226,17 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
     }
 }
 
-/// Packs the name that is read.
+/// Seed that packs a name.
 struct Name<'p, 'a> {
-    pen: &'p mut Pen<'a>,
-    /// It is the first of its object.
+    pen: &'p mut Packer<'a>,
+    /// Whether the name is the first of its object.
     first: bool,
 }
 
 #[derive(PartialEq)]
 enum Named {
     Field,
-    /// The object is a number.
+    /// The object stands for a number.
     Digits,
 }
 

@@ -1,31 +1,34 @@
-//! From the packed form to any type: a serde deserializer that behaves as `serde_json`'s does on the text, but for integers beyond 64 bits: see [the
+//! Deserializer of packed JSON.
+//!
+//! It behaves as that of `serde_json` on the text, except for integers beyond 64 bits: see [the
 //! module](super).
 
 use super::{
-    DIGIT, DIGIT_BITS, FALSE, FLOAT, FLOAT_BITS, INTEGER, LIST, LONG_NAME, MORE, NAME_BITS, NEGATIVE, NULL, NUMBER,
-    OBJECT, SHORT_INTEGER, SHORT_LIST, SHORT_OBJECT, SHORT_STRING, STRING, TRUE, UNKNOWN_NAME, names::Known,
+    DIGIT, DIGIT_BITS, FALSE, FLOAT, FLOAT_BITS, INTEGER, LIST, LONG_NAME, MORE, NAME_BITS,
+    NEGATIVE, NULL, NUMBER, OBJECT, SHORT_INTEGER, SHORT_LIST, SHORT_OBJECT, SHORT_STRING, STRING,
+    TRUE, UNKNOWN_NAME, names::Known,
 };
 use serde::{
     Deserializer,
     de::{
-        DeserializeSeed, EnumAccess, Error as _, MapAccess, SeqAccess, Unexpected, VariantAccess, Visitor,
-        value::BorrowedStrDeserializer,
+        DeserializeSeed, EnumAccess, Error as _, MapAccess, SeqAccess, Unexpected, VariantAccess,
+        Visitor, value::BorrowedStrDeserializer,
     },
     forward_to_deserialize_any,
 };
 use serde_json::{Deserializer as Json, Error, de::StrRead};
 use std::sync::Arc;
 
-/// What `serde_json` asks its own deserializers for begins with this: the text of a value, above all.
+/// Prefix of names with which `serde_json` requests raw values.
 const OF_SERDE_JSON: &str = "$serde_json::";
 
-/// Reads one value, and is then behind it.
+/// Deserializer of one value, positioned behind it afterwards.
 pub(in crate::object) struct Packed<'a> {
     rest: &'a str,
     names: &'a [Arc<str>],
 }
 
-/// What comes next.
+/// Next value or start of a container.
 enum Token<'a> {
     Null,
     Bool(bool),
@@ -39,17 +42,27 @@ enum Token<'a> {
 }
 
 impl<'a> Packed<'a> {
-    /// An object without fields.
-    pub(in crate::object) const EMPTY: Self = Self { rest: "\u{10}", names: &[] };
+    /// Object without fields.
+    pub(in crate::object) const EMPTY: Self = Self {
+        rest: "\u{10}",
+        names: &[],
+    };
 
-    /// What a [`Pen`](super::Pen) has written; `names` are those of then, or of later.
+    /// Reads the output of a [`Packer`](super::Packer); `names` are of the same time or later.
     pub(in crate::object) fn new(packed: &'a str, names: &'a Known) -> Self {
-        Self { rest: packed, names: names.names() }
+        Self {
+            rest: packed,
+            names: names.names(),
+        }
     }
 
-    /// Everything was read.
+    /// Returns an error unless everything was read.
     pub(in crate::object) fn end(&self) -> Result<(), Error> {
-        if self.rest.is_empty() { Ok(()) } else { Err(broken()) }
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(broken())
+        }
     }
 
     fn token(&mut self) -> Result<Token<'a>, Error> {
@@ -62,7 +75,11 @@ impl<'a> Packed<'a> {
             NEGATIVE => Token::Negative(!self.digits()?.cast_signed()),
             FLOAT => {
                 let bytes = self.take(u64::BITS.div_ceil(FLOAT_BITS) as usize)?.bytes();
-                Token::Float(f64::from_bits(bytes.rev().fold(0, |bits, byte| bits << FLOAT_BITS | u64::from(byte))))
+                Token::Float(f64::from_bits(
+                    bytes
+                        .rev()
+                        .fold(0, |bits, byte| bits << FLOAT_BITS | u64::from(byte)),
+                ))
             }
             NUMBER => match self.token()? {
                 Token::String(text) => Token::Number(text),
@@ -90,16 +107,25 @@ impl<'a> Packed<'a> {
                 Token::String(name) => return Ok(name),
                 _ => return Err(broken()),
             },
-            _ => u16::from(LONG_NAME) + (u16::from(byte - LONG_NAME) << NAME_BITS) + u16::from(self.byte()?),
+            _ => {
+                u16::from(LONG_NAME)
+                    + (u16::from(byte - LONG_NAME) << NAME_BITS)
+                    + u16::from(self.byte()?)
+            }
         };
-        self.names.get(usize::from(number)).map(|name| &**name).ok_or_else(broken)
+        self.names
+            .get(usize::from(number))
+            .map(|name| &**name)
+            .ok_or_else(broken)
     }
 
     fn digits(&mut self) -> Result<u64, Error> {
         let (mut number, mut shift) = (0, 0);
         loop {
             let byte = self.byte()?;
-            number |= u64::from(byte & DIGIT).checked_shl(shift).ok_or_else(broken)?;
+            number |= u64::from(byte & DIGIT)
+                .checked_shl(shift)
+                .ok_or_else(broken)?;
             if byte & MORE == 0 {
                 return Ok(number);
             }
@@ -142,7 +168,7 @@ impl<'a> Packed<'a> {
         Ok(String::from_utf8(json).expect("JSON is text"))
     }
 
-    /// The value as JSON.
+    /// Writes the value as JSON.
     fn write(&mut self, json: &mut Vec<u8>) -> Result<(), Error> {
         match self.token()? {
             Token::Null => json.extend(b"null"),
@@ -180,24 +206,33 @@ impl<'a> Packed<'a> {
         Ok(())
     }
 
-    /// What `read` makes of the parts of an object or a list, all of which it has to take.
-    fn all<T>(&mut self, count: usize, read: impl FnOnce(&mut Parts<'_, 'a>) -> Result<T, Error>) -> Result<T, Error> {
-        let mut parts = Parts { packed: self, left: count };
+    /// Reads an object or a list with `read`, which must consume all elements.
+    fn all<T>(
+        &mut self,
+        count: usize,
+        read: impl FnOnce(&mut Parts<'_, 'a>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut parts = Parts {
+            packed: self,
+            left: count,
+        };
         let value = read(&mut parts)?;
         match parts.left {
             0 => Ok(value),
-            left => Err(Error::custom(format_args!("there are {left} more elements than expected"))),
+            left => Err(Error::custom(format_args!(
+                "{left} more elements than expected"
+            ))),
         }
     }
 }
 
-/// Only a defect here leads to it.
+/// Returns the error for invalid data, which only a bug causes.
 #[cold]
 fn broken() -> Error {
-    Error::custom("the packed object is broken")
+    Error::custom("the packed object is corrupt")
 }
 
-/// Numbers that kept their text are read as `serde_json` reads them for what is asked for.
+/// Reads numbers that were kept as text with `serde_json`.
 macro_rules! numbers {
     ($($method:ident),* $(,)?) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -242,7 +277,7 @@ impl<'de> Deserializer<'de> for &mut Packed<'de> {
         visitor.visit_some(self)
     }
 
-    /// Text is its bytes.
+    /// Reads a string as its bytes.
     fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         let before = self.rest;
         if let Token::String(text) = self.token()? {
@@ -256,7 +291,11 @@ impl<'de> Deserializer<'de> for &mut Packed<'de> {
         self.deserialize_bytes(visitor)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
         if name.starts_with(OF_SERDE_JSON) {
             let mut json = Vec::new();
             self.write(&mut json)?;
@@ -265,7 +304,7 @@ impl<'de> Deserializer<'de> for &mut Packed<'de> {
         visitor.visit_newtype_struct(self)
     }
 
-    /// Its name, or an object of its name and what it has.
+    /// Reads the name of a variant, or an object of its name and content.
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -275,7 +314,10 @@ impl<'de> Deserializer<'de> for &mut Packed<'de> {
         match self.token()? {
             Token::String(name) => visitor.visit_enum(BorrowedStrDeserializer::new(name)),
             Token::Object(1) => visitor.visit_enum(self),
-            _ => Err(Error::invalid_type(Unexpected::Other("something else"), &"a string or an object of one field")),
+            _ => Err(Error::invalid_type(
+                Unexpected::Other("something else"),
+                &"a string or an object of one field",
+            )),
         }
     }
 
@@ -289,7 +331,7 @@ impl<'de> Deserializer<'de> for &mut Packed<'de> {
     }
 }
 
-/// What is left of an object or a list.
+/// Remaining elements of an object or a list.
 struct Parts<'p, 'de> {
     packed: &'p mut Packed<'de>,
     left: usize,
@@ -298,7 +340,10 @@ struct Parts<'p, 'de> {
 impl<'de> MapAccess<'de> for Parts<'_, 'de> {
     type Error = Error;
 
-    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {
+    fn next_key_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, Error> {
         if self.left == 0 {
             return Ok(None);
         }
@@ -316,8 +361,13 @@ impl<'de> MapAccess<'de> for Parts<'_, 'de> {
 impl<'de> SeqAccess<'de> for Parts<'_, 'de> {
     type Error = Error;
 
-    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Error> {
-        let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
+    fn next_element_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, Error> {
+        let Some(left) = self.left.checked_sub(1) else {
+            return Ok(None);
+        };
         self.left = left;
         seed.deserialize(&mut *self.packed).map(Some)
     }
@@ -326,7 +376,7 @@ impl<'de> SeqAccess<'de> for Parts<'_, 'de> {
     }
 }
 
-/// The one field of an object that is a variant of an enum.
+/// Reads the only field of an object that represents a variant.
 impl<'de> EnumAccess<'de> for &mut Packed<'de> {
     type Error = Error;
     type Variant = Self;
@@ -348,12 +398,16 @@ impl<'de> VariantAccess<'de> for &mut Packed<'de> {
     fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Error> {
         self.deserialize_any(visitor)
     }
-    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], visitor: V) -> Result<V::Value, Error> {
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
         self.deserialize_any(visitor)
     }
 }
 
-/// The name of a field, or the key of a map: also one of numbers, which JSON has as text.
+/// Name of a field or key of a map, which may be a number as text.
 struct Name<'de>(&'de str);
 
 macro_rules! keys {
@@ -364,10 +418,13 @@ macro_rules! keys {
     };
 }
 
-/// What `read` makes of JSON that is one value and nothing else, be it white space.
-fn whole<'de, T>(text: &'de str, read: impl FnOnce(&mut Json<StrRead<'de>>) -> Result<T, Error>) -> Result<T, Error> {
+/// Reads JSON text that is exactly one value without white space around it.
+fn whole<'de, T>(
+    text: &'de str,
+    read: impl FnOnce(&mut Json<StrRead<'de>>) -> Result<T, Error>,
+) -> Result<T, Error> {
     if text.trim() != text {
-        return Err(Error::custom("there is white space around it"));
+        return Err(Error::custom("unexpected white space around the number"));
     }
     let mut json = Json::from_str(text);
     let value = read(&mut json)?;
@@ -389,7 +446,11 @@ impl<'de> Deserializer<'de> for Name<'de> {
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         visitor.visit_some(self)
     }
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
         visitor.visit_newtype_struct(self)
     }
     fn deserialize_enum<V: Visitor<'de>>(

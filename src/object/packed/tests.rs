@@ -1,4 +1,4 @@
-//! What is packed reads as the JSON that it was.
+//! Tests that packed JSON reads as the original.
 
 use super::{NAMES, Names, Packed};
 use proptest::{collection::vec, prelude::*};
@@ -11,7 +11,8 @@ use std::{collections::BTreeMap, fmt::Debug};
 
 fn pack(names: &Names, json: &str) -> Result<Box<str>, serde_json::Error> {
     let mut pen = names.pen();
-    pen.field("it").deserialize(&mut serde_json::Deserializer::from_str(json))?;
+    pen.field("it")
+        .deserialize(&mut serde_json::Deserializer::from_str(json))?;
     Ok(pen.finish())
 }
 
@@ -30,9 +31,14 @@ fn read_again<T: DeserializeOwned>(json: &str) -> Result<T, serde_json::Error> {
     Ok(it)
 }
 
-/// As `serde_json` reads it, or fails to.
+/// Compares with the result of `serde_json`, including failures.
 fn same<T: DeserializeOwned + Debug + PartialEq>(json: &str) {
-    assert_eq!(read_again::<T>(json).ok(), serde_json::from_str(json).ok(), "{json} as {}", std::any::type_name::<T>());
+    assert_eq!(
+        read_again::<T>(json).ok(),
+        serde_json::from_str(json).ok(),
+        "{json} as {}",
+        std::any::type_name::<T>()
+    );
 }
 
 pub(super) fn values() -> impl Strategy<Value = Value> {
@@ -61,7 +67,7 @@ steersman_testkit::properties! {
         let json = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
         let expected: Value = serde_json::from_str(&json).unwrap();
         prop_assert_eq!(&read_again::<Value>(&json).unwrap(), &expected);
-        // As text, it is the same but for white space.
+        // The text is the same but for white space.
         let names = Names::default();
         let packed = pack(&names, &json).unwrap();
         let text = Packed::new(&packed, &names.known()).into_json().unwrap();
@@ -69,7 +75,7 @@ steersman_testkit::properties! {
     }
 
     #[test]
-    fn what_is_no_packed_object_harms_nobody(bytes in vec(0..128_u8, 0..40)) {
+    fn invalid_packed_data_does_not_panic(bytes in vec(0..128_u8, 0..40)) {
         let text = String::from_utf8(bytes).unwrap();
         let names = Names::default();
         drop(Value::deserialize(&mut Packed::new(&text, &names.known())));
@@ -115,7 +121,7 @@ fn numbers_read_as_every_type_of_number_as_they_did() {
         same::<Option<f64>>(json);
         same::<Value>(json);
     }
-    // Those that 64 bits hold.
+    // Numbers that fit in 64 bits.
     for json in ["0", "18446744073709551615"] {
         same::<u128>(json);
         same::<i128>(json);
@@ -129,17 +135,25 @@ fn numbers_that_come_with_their_digits_keep_them() {
         let mut pen = names.pen();
         pen.keeps_digits = true;
         let as_serde_json_gives_it = [("$serde_json::private::Number", text)].into_iter();
-        let number: MapDeserializer<'_, _, serde_json::Error> = MapDeserializer::new(as_serde_json_gives_it);
-        pen.field("it").deserialize(number).expect("it can be packed");
+        let number: MapDeserializer<'_, _, serde_json::Error> =
+            MapDeserializer::new(as_serde_json_gives_it);
+        pen.field("it")
+            .deserialize(number)
+            .expect("it can be packed");
         pen.finish()
     };
     for text in ["1.10", "170141183460469231731687303715884105727", "-0"] {
         let packed = number(text);
-        let json = Packed::new(&packed, &names.known()).into_json().expect("it can be read");
+        let json = Packed::new(&packed, &names.known())
+            .into_json()
+            .expect("it can be read");
         assert_eq!(json, format!(r#"{{"it":{text}}}"#));
     }
     let known = names.known();
-    let it = It::<i128>::deserialize(&mut Packed::new(&number("170141183460469231731687303715884105727"), &known));
+    let it = It::<i128>::deserialize(&mut Packed::new(
+        &number("170141183460469231731687303715884105727"),
+        &known,
+    ));
     assert_eq!(it.expect("it can be read").it, i128::MAX);
     let it = It::<f32>::deserialize(&mut Packed::new(&number("1.10"), &known));
     assert!((it.expect("it can be read").it - 1.1).abs() < f32::EPSILON);
@@ -149,7 +163,7 @@ fn numbers_that_come_with_their_digits_keep_them() {
 }
 
 #[test]
-fn whatever_a_type_asks_for_it_gets_what_json_would_give() {
+fn packed_data_deserializes_like_json() {
     #[derive(Debug, Deserialize, PartialEq)]
     enum Any {
         Unit,
@@ -171,15 +185,30 @@ fn whatever_a_type_asks_for_it_gets_what_json_would_give() {
         Number(i64),
         Text(String),
     }
-    same::<Vec<Any>>(r#"["Unit", {"New": [1]}, {"Two": [1, [2]]}, {"Named": {"list": ["a"]}}, {"Unit": null}]"#);
-    for json in [r#""Other""#, r#"{"Unit":1}"#, r#"{"New":[1],"Two":[1,[2]]}"#, r#"{"Two":[1]}"#, "7", "null", "{}"] {
+    same::<Vec<Any>>(
+        r#"["Unit", {"New": [1]}, {"Two": [1, [2]]}, {"Named": {"list": ["a"]}}, {"Unit": null}]"#,
+    );
+    for json in [
+        r#""Other""#,
+        r#"{"Unit":1}"#,
+        r#"{"New":[1],"Two":[1,[2]]}"#,
+        r#"{"Two":[1]}"#,
+        "7",
+        "null",
+        "{}",
+    ] {
         same::<Any>(json);
     }
     same::<Vec<New>>(r#"[null, "a"]"#);
     same::<Flat>(r#"{"a":1,"b":[2],"c":{"d":null}}"#);
     same::<Vec<Either>>(r#"[1,"a"]"#);
     same::<BTreeMap<i32, bool>>(r#"{"1":true,"-2":false}"#);
-    for json in [r#"{"1x":true}"#, r#"{" 1":true}"#, r#"{"1 ":true}"#, r#"{"":true}"#] {
+    for json in [
+        r#"{"1x":true}"#,
+        r#"{" 1":true}"#,
+        r#"{"1 ":true}"#,
+        r#"{"":true}"#,
+    ] {
         same::<BTreeMap<u8, bool>>(json);
     }
     same::<BTreeMap<bool, char>>(r#"{"true":"x"}"#);
@@ -206,7 +235,7 @@ fn a_field_that_is_named_as_numbers_of_serde_json_are_is_a_field() {
 }
 
 #[test]
-fn who_does_not_take_the_last_value_is_told() {
+fn an_unread_last_value_is_an_error() {
     #[derive(Debug)]
     struct FirstName;
     impl<'de> Deserialize<'de> for FirstName {
@@ -227,13 +256,22 @@ fn who_does_not_take_the_last_value_is_told() {
 }
 
 #[test]
-fn two_who_pack_at_once_agree_on_the_names() {
+fn concurrent_packing_agrees_on_names() {
     let names = Names::default();
-    let json = |number: usize| format!(r#"{{"a{}":1,"b{}":[{{"c{}":2}}]}}"#, number % 150, number % 7, number % 50);
+    let json = |number: usize| {
+        format!(
+            r#"{{"a{}":1,"b{}":[{{"c{}":2}}]}}"#,
+            number % 150,
+            number % 7,
+            number % 50
+        )
+    };
     let work = |from: usize| {
         for number in from..from + 2_000 {
             let packed = pack(&names, &json(number)).expect("it can be packed");
-            let read = Packed::new(&packed, &names.known()).into_json().expect("it can be read");
+            let read = Packed::new(&packed, &names.known())
+                .into_json()
+                .expect("it can be read");
             assert_eq!(read, format!(r#"{{"it":{}}}"#, json(number)));
         }
     };
@@ -263,21 +301,30 @@ fn the_text_of_a_value_can_be_had() {
 }
 
 #[test]
-fn lists_have_room_for_what_is_in_them() {
+fn lists_are_allocated_with_exact_capacity() {
     let lists: Vec<Vec<u8>> = read_again("[[1,2,3],[4]]").expect("it can be read");
     assert_eq!(lists.iter().map(Vec::capacity).collect::<Vec<_>>(), [3, 1]);
 }
 
 #[test]
-fn many_names_and_long_ones_read_as_they_were() {
-    let fields: serde_json::Map<_, _> =
-        (0..2 * NAMES).map(|number| (format!("name-{number}{}", "-long".repeat(number % 20)), number.into())).collect();
+fn many_and_long_names_round_trip() {
+    let fields: serde_json::Map<_, _> = (0..2 * NAMES)
+        .map(|number| {
+            (
+                format!("name-{number}{}", "-long".repeat(number % 20)),
+                number.into(),
+            )
+        })
+        .collect();
     let value = Value::from(fields);
-    assert_eq!(read_again::<Value>(&value.to_string()).expect("it can be read"), value);
+    assert_eq!(
+        read_again::<Value>(&value.to_string()).expect("it can be read"),
+        value
+    );
 }
 
 #[test]
-fn what_is_nested_too_deeply_to_be_read_is_not_packed() {
+fn too_deeply_nested_data_is_not_packed() {
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     same::<Value>(&nested(126));
     let error = pack(&Names::default(), &nested(1_000_000)).expect_err("it is too deep");
@@ -293,11 +340,20 @@ fn half_a_character_is_an_error() {
 fn a_pod_takes_less_than_half_of_its_json() {
     let file = include_str!("../../../benches/peers/cache/pod.json");
     let json: String = file.lines().map(str::trim_start).collect();
-    let mut pod: serde_json::Map<String, Value> = serde_json::from_str(&json.replace("@MANAGED@", "")).expect("a pod");
+    let mut pod: serde_json::Map<String, Value> =
+        serde_json::from_str(&json.replace("@MANAGED@", "")).expect("a pod");
     for elsewhere in ["apiVersion", "kind", "metadata"] {
         pod.remove(elsewhere);
     }
-    let (names, json) = (Names::default(), serde_json::to_string(&pod).expect("it is JSON"));
+    let (names, json) = (
+        Names::default(),
+        serde_json::to_string(&pod).expect("it is JSON"),
+    );
     let packed = pack(&names, &json).expect("it can be packed");
-    assert!(packed.len() * 100 < json.len() * 45, "{} of {}", packed.len(), json.len());
+    assert!(
+        packed.len() * 100 < json.len() * 45,
+        "{} of {}",
+        packed.len(),
+        json.len()
+    );
 }

@@ -1,7 +1,9 @@
-//! How often an object is decoded, and what remains of that.
+//! Tests of how often objects are decoded, and of their memory.
 
 use super::decoder;
-use crate::object::{Compact, DecodeError, Decoder, Metadata, MetadataOnly, Object, ObjectKey, Payload};
+use crate::object::{
+    Compact, DecodeError, Decoder, Metadata, MetadataOnly, Object, ObjectKey, Payload,
+};
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::ConfigMap};
 use kube_core::{DynamicObject, ObjectMeta, Resource};
 use parking_lot::Mutex;
@@ -13,14 +15,14 @@ use std::{
     thread,
 };
 
-/// By name.
+/// Number of decodes by name.
 static DECODES: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
 
 fn decodes(name: &str) -> usize {
     DECODES.lock().get(name).copied().unwrap_or_default()
 }
 
-/// A type that counts how often it is decoded.
+/// Type that counts how often it is decoded.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(from = "Plain")]
 struct Counted {
@@ -34,8 +36,11 @@ struct Plain {
 
 impl From<Plain> for Counted {
     fn from(Plain { metadata }: Plain) -> Self {
-        *DECODES.lock().entry(metadata.name.clone().unwrap_or_default()).or_default() += 1;
-        // Time for others to come in.
+        *DECODES
+            .lock()
+            .entry(metadata.name.clone().unwrap_or_default())
+            .or_default() += 1;
+        // Lets other threads call it concurrently.
         (0..100).for_each(|_| thread::yield_now());
         Self { metadata }
     }
@@ -65,11 +70,15 @@ impl Resource for Counted {
 }
 
 fn compact(decoder: &Decoder, name: &str) -> Arc<Compact> {
-    Arc::new(decoder.decode(format!(r#"{{"metadata":{{"name":"{name}"}}}}"#).as_bytes()).unwrap())
+    Arc::new(
+        decoder
+            .decode(format!(r#"{{"metadata":{{"name":"{name}"}}}}"#).as_bytes())
+            .unwrap(),
+    )
 }
 
 #[test]
-fn an_object_is_decoded_once_while_somebody_holds_it_and_again_after() {
+fn an_object_is_decoded_once_while_the_result_is_in_use() {
     let object = compact(&decoder("test/v1", "Counted"), "held");
     let handle = Object::<Counted>::stored(object.key(), object.clone());
     assert_eq!(handle.meta().labels().len(), 0);
@@ -95,7 +104,7 @@ fn a_form_of_another_type_does_not_push_out_the_first() {
 }
 
 #[test]
-fn who_decodes_at_the_same_time_gets_the_same() {
+fn concurrent_decodes_share_the_result() {
     const THREADS: usize = 8;
     let object = compact(&decoder("test/v1", "Counted"), "race");
     let start = Barrier::new(THREADS);
@@ -105,50 +114,79 @@ fn who_decodes_at_the_same_time_gets_the_same() {
             object.decode().unwrap()
         };
         let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(decode)).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
     });
     assert!(all.iter().all(|object| Arc::ptr_eq(object, &all[0])));
     assert_eq!(decodes("race"), 1);
 }
 
 #[test]
-fn what_was_decoded_and_dropped_is_swept_out() {
+fn dropped_results_are_swept() {
     let decoder = decoder("v1", "Pod");
-    let objects: Vec<_> = (0..5_000).map(|number| compact(&decoder, &format!("pod-{number}"))).collect();
+    let objects: Vec<_> = (0..5_000)
+        .map(|number| compact(&decoder, &format!("pod-{number}")))
+        .collect();
     let held: Arc<DynamicObject> = objects[7].decode().unwrap();
     for object in &objects {
         object.decode::<DynamicObject>().unwrap();
     }
-    assert!(decoder.common().registry.len() <= 512, "{} remembered", decoder.common().registry.len());
+    assert!(
+        decoder.common().registry.len() <= 512,
+        "{} remembered",
+        decoder.common().registry.len()
+    );
     decoder.sweep();
     assert_eq!(decoder.common().registry.len(), 1);
-    assert!(Arc::ptr_eq(&held, &objects[7].decode().unwrap()), "a sweep takes nothing from who holds it");
+    assert!(
+        Arc::ptr_eq(&held, &objects[7].decode().unwrap()),
+        "a sweep keeps the metadata that an object holds"
+    );
     drop(held);
     decoder.sweep();
     assert_eq!(decoder.common().registry.len(), 0);
 }
 
 #[test]
-fn every_form_tells_its_size() {
+fn every_representation_reports_its_size() {
     fn size<P: Payload>(json: &str) -> usize {
-        decoder("v1", "ConfigMap").decode::<P>(json.as_bytes()).unwrap().heap_bytes()
+        decoder("v1", "ConfigMap")
+            .decode::<P>(json.as_bytes())
+            .unwrap()
+            .heap_bytes()
     }
     let json = |label: &str, data: &str| {
-        format!(r#"{{"metadata":{{"name":"a","labels":{{"l":"{label}"}}}},"data":{{"d":"{data}"}}}}"#)
+        format!(
+            r#"{{"metadata":{{"name":"a","labels":{{"l":"{label}"}}}},"data":{{"d":"{data}"}}}}"#
+        )
     };
     let (label, data) = ("x".repeat(1_000), "x".repeat(100_000));
     let [empty, full] = [json("", ""), json(&label, &data)];
-    assert_eq!(size::<ConfigMap>(&full) - size::<ConfigMap>(&empty), 101_000);
-    // How long a long string is takes three digits.
+    assert_eq!(
+        size::<ConfigMap>(&full) - size::<ConfigMap>(&empty),
+        101_000
+    );
+    // The length of a long string takes three digits.
     assert_eq!(size::<Compact>(&full) - size::<Compact>(&empty), 101_003);
-    assert_eq!(size::<MetadataOnly>(&full) - size::<MetadataOnly>(&empty), 1_000);
+    assert_eq!(
+        size::<MetadataOnly>(&full) - size::<MetadataOnly>(&empty),
+        1_000
+    );
     assert!(size::<MetadataOnly>(&empty) < size::<Compact>(&empty));
     assert!(size::<Compact>(&empty) < size::<ConfigMap>(&empty));
 }
 
-/// A kind whose own code cannot bear every size.
+/// Kind whose own code panics for some sizes.
 #[derive(kube::CustomResource, Clone, Debug, serde::Deserialize, serde::Serialize)]
-#[kube(group = "example.com", version = "v1", kind = "Fragile", namespaced, schema = "disabled")]
+#[kube(
+    group = "example.com",
+    version = "v1",
+    kind = "Fragile",
+    namespaced,
+    schema = "disabled"
+)]
 struct FragileSpec {
     #[serde(deserialize_with = "small")]
     size: u32,
@@ -167,17 +205,45 @@ fn an_object_that_its_types_own_code_panics_on_is_one_that_cannot_be_decoded() {
         serde_json::json!({"metadata": {"name": "f", "namespace": "n", "resourceVersion": "7"}, "spec": {"size": size}})
             .to_string()
     };
-    assert_eq!(decoder.decode::<Fragile>(text(3).as_bytes()).expect("a small one").spec.size, 3);
-    let what = decoder.decode::<Fragile>(text(30).as_bytes()).expect_err("a large one");
-    assert_eq!((what.key.clone(), what.revision), (Some(ObjectKey::new("n", "f")), Some(7)));
+    assert_eq!(
+        decoder
+            .decode::<Fragile>(text(3).as_bytes())
+            .expect("a small one")
+            .spec
+            .size,
+        3
+    );
+    let what = decoder
+        .decode::<Fragile>(text(30).as_bytes())
+        .expect_err("a large one");
+    assert_eq!(
+        (what.key.clone(), what.revision),
+        (Some(ObjectKey::new("n", "f")), Some(7))
+    );
     assert!(what.to_string().contains("panicked"), "{what}");
 
-    let compact = |size| Arc::new(decoder.decode::<Compact>(text(size).as_bytes()).expect("any size"));
-    assert_eq!(compact(3).decode::<Fragile>().expect("a small one").spec.size, 3);
+    let compact = |size| {
+        Arc::new(
+            decoder
+                .decode::<Compact>(text(size).as_bytes())
+                .expect("any size"),
+        )
+    };
+    assert_eq!(
+        compact(3)
+            .decode::<Fragile>()
+            .expect("a small one")
+            .spec
+            .size,
+        3
+    );
     let large = compact(30);
     for _ in 0..2 {
         let error = large.decode::<Fragile>().expect_err("a large one");
-        assert!(matches!(&error, DecodeError::Mismatch { key, .. } if key.name() == "f"), "{error}");
+        assert!(
+            matches!(&error, DecodeError::Mismatch { key, .. } if key.name() == "f"),
+            "{error}"
+        );
         assert!(error.to_string().contains("panicked"), "{error}");
     }
 }

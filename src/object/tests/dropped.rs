@@ -1,4 +1,4 @@
-//! Deleted objects of which only the metadata is left.
+//! Tests of deleted objects whose body was dropped.
 
 use super::{decoder, random::config_map_json};
 use crate::object::{Compact, DecodeError, Decoder, Metadata, MetadataOnly, Object, Payload};
@@ -34,12 +34,23 @@ steersman_testkit::properties! {
 fn decoding_a_dropped_object_fails_with_an_error_that_names_it() {
     let json = r#"{"metadata": {"namespace": "shop", "name": "colors"}, "data": {"door": "blue"}}"#;
     let decoder = decoder("v1", "ConfigMap");
-    for object in [dropped::<ConfigMap>(&decoder, json), dropped::<Compact>(&decoder, json)] {
+    for object in [
+        dropped::<ConfigMap>(&decoder, json),
+        dropped::<Compact>(&decoder, json),
+    ] {
         assert!(object.failed_decode().is_none());
         let error = object.clone().decode().expect_err("there is no body");
-        assert!(matches!(&error, DecodeError::BodyDropped { kind, .. } if kind == "ConfigMap"), "{error:?}");
+        assert!(
+            matches!(&error, DecodeError::BodyDropped { kind, .. } if kind == "ConfigMap"),
+            "{error:?}"
+        );
         assert_eq!(error.key(), object.key());
-        assert!(error.to_string().starts_with("cannot decode deleted ConfigMap shop/colors: "), "{error}");
+        assert!(
+            error
+                .to_string()
+                .starts_with("cannot decode ConfigMap shop/colors: "),
+            "{error}"
+        );
         assert!(object.failed_decode().is_some(), "a clone failed");
         let dynamic = object.erase().assume::<DynamicObject>().decode();
         assert!(matches!(dynamic, Err(DecodeError::BodyDropped { .. })));
@@ -49,7 +60,12 @@ fn decoding_a_dropped_object_fails_with_an_error_that_names_it() {
 #[test]
 fn metadata_is_not_copied() {
     let decoder = decoder("v1", "ConfigMap");
-    let object = decoder.decode::<MetadataOnly>(br#"{"metadata": {"name": "colors"}}"#).expect("metadata");
+    let object = decoder
+        .decode::<MetadataOnly>(br#"{"metadata": {"name": "colors"}}"#)
+        .expect("metadata");
     let object = Arc::new(object);
-    assert!(Arc::ptr_eq(&object, &object.to_metadata(decoder.types(), &object.key())));
+    assert!(Arc::ptr_eq(
+        &object,
+        &object.to_metadata(decoder.types(), &object.key())
+    ));
 }

@@ -1,8 +1,9 @@
-//! An object reads the same, whatever it is kept as.
+//! Tests that all representations of an object read the same.
 
 use super::{decoder, random::config_map_json};
 use crate::object::{
-    Compact, Decoder, KubeObject, Meta, Metadata, MetadataOnly, Object, ObjectKey, Payload, StaticKind, Undecodable,
+    Compact, Decoder, KubeObject, Meta, Metadata, MetadataOnly, Object, ObjectKey, Payload,
+    StaticKind, Undecodable,
 };
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -14,7 +15,9 @@ use serde::{Deserialize, de::DeserializeSeed};
 use std::{fmt::Debug, sync::Arc};
 
 fn compact<K: KubeObject>(decoder: &Decoder, json: &str) -> Arc<K> {
-    Arc::new(decoder.decode::<Compact>(json.as_bytes()).unwrap()).decode().unwrap()
+    Arc::new(decoder.decode::<Compact>(json.as_bytes()).unwrap())
+        .decode()
+        .unwrap()
 }
 
 fn typed<K: KubeObject>(decoder: &Decoder, json: &str) -> K {
@@ -24,7 +27,10 @@ fn typed<K: KubeObject>(decoder: &Decoder, json: &str) -> K {
 fn assert_same_view(one: Meta<'_>, other: Meta<'_>) {
     assert_eq!(format!("{one:?}"), format!("{other:?}"));
     assert_eq!(one.to_object_meta(), other.to_object_meta());
-    for (one, other) in [(one.labels(), other.labels()), (one.annotations(), other.annotations())] {
+    for (one, other) in [
+        (one.labels(), other.labels()),
+        (one.annotations(), other.annotations()),
+    ] {
         assert_eq!((one, one.len()), (other, other.len()));
         for (key, value) in one.iter() {
             assert_eq!((one.get(key), other.get(key)), (Some(value), Some(value)));
@@ -37,7 +43,7 @@ steersman_testkit::properties! {
     #[test]
     fn typed_and_compact_decode_to_the_same(json in config_map_json(), managed in any::<bool>()) {
         let decoder = decoder("v1", "ConfigMap").managed_fields(managed);
-        // kube's own way, and then without managedFields.
+        // The reference is kube's own decoding, without managedFields.
         let mut expected: ConfigMap = serde_json::from_str(&json).unwrap();
         if !managed {
             expected.metadata.managed_fields = None;
@@ -64,7 +70,7 @@ steersman_testkit::properties! {
     }
 
     #[test]
-    fn no_message_makes_the_decoder_panic(
+    fn the_decoder_never_panics(
         json in config_map_json(),
         cut in any::<prop::sample::Index>(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
@@ -92,17 +98,23 @@ steersman_testkit::properties! {
 }
 
 #[test]
-fn the_body_says_what_the_message_said() {
-    let spec =
-        r#"{ "big":18446744073709551615, "small":-9223372036854775808,"float":1.10, "exp" : 1E5,"text":"\u00e9\/" }"#;
-    let json =
-        format!(r#"{{"spec":{spec},"kind":"Order","we\"ird":[1.0],"apiVersion":"shop/v1","metadata":{{"name":"a"}}}}"#);
+fn the_body_equals_the_message() {
+    let spec = r#"{ "big":18446744073709551615, "small":-9223372036854775808,"float":1.10, "exp" : 1E5,"text":"\u00e9\/" }"#;
+    let json = format!(
+        r#"{{"spec":{spec},"kind":"Order","we\"ird":[1.0],"apiVersion":"shop/v1","metadata":{{"name":"a"}}}}"#
+    );
     let decoder = decoder("shop/v1", "Order");
     let compact: Compact = decoder.decode(json.as_bytes()).unwrap();
     let said = r#"{"big":18446744073709551615,"small":-9223372036854775808,"float":1.1,"exp":100000.0,"text":"é/"}"#;
-    assert_eq!(compact.body(), format!(r#"{{"spec":{said},"we\"ird":[1.0]}}"#));
+    assert_eq!(
+        compact.body(),
+        format!(r#"{{"spec":{said},"we\"ird":[1.0]}}"#)
+    );
     let decoded = Arc::new(compact).decode::<DynamicObject>().unwrap();
-    assert_eq!(*decoded, serde_json::from_str::<DynamicObject>(&json).unwrap());
+    assert_eq!(
+        *decoded,
+        serde_json::from_str::<DynamicObject>(&json).unwrap()
+    );
 }
 
 #[test]
@@ -110,7 +122,10 @@ fn only_the_objects_own_managed_fields_go() {
     let json = r#"{"metadata":{"name":"a","managedFields":[{"manager":"x"}]},
         "managedFields":1,"spec":{"metadata":{"managedFields":2},"template":{"managedFields":3}}}"#;
     let decoder = decoder("shop/v1", "Order");
-    for object in [Arc::new(typed::<DynamicObject>(&decoder, json)), compact(&decoder, json)] {
+    for object in [
+        Arc::new(typed::<DynamicObject>(&decoder, json)),
+        compact(&decoder, json),
+    ] {
         assert_eq!(object.metadata.managed_fields, None);
         let kept = serde_json::json!({
             "managedFields": 1, "spec": { "metadata": { "managedFields": 2 }, "template": { "managedFields": 3 } }
@@ -120,7 +135,7 @@ fn only_the_objects_own_managed_fields_go() {
 }
 
 #[test]
-fn managed_fields_go_however_a_type_reads_its_metadata() {
+fn managed_fields_are_dropped_for_every_metadata_type() {
     #[derive(Debug, Deserialize)]
     struct Flat {
         #[serde(flatten)]
@@ -135,9 +150,15 @@ fn managed_fields_go_however_a_type_reads_its_metadata() {
     }
 
     fn read<T: for<'de> Deserialize<'de>>(json: &str) -> T {
-        let types = TypeMeta { api_version: "shop/v1".into(), kind: "Order".into() };
+        let types = TypeMeta {
+            api_version: "shop/v1".into(),
+            kind: "Order".into(),
+        };
         let mut json = serde_json::Deserializer::from_str(json);
-        T::deserialize(crate::object::lean::Lean::new(&mut json, &types, false)).unwrap()
+        T::deserialize(crate::object::skip_managed_fields::SkipManagedFields::new(
+            &mut json, &types, false,
+        ))
+        .unwrap()
     }
 
     let json = r#"{"metadata":{"name":"a","managedFields":[{"manager":"x"}]}}"#;
@@ -152,26 +173,54 @@ fn managed_fields_go_however_a_type_reads_its_metadata() {
 fn an_item_of_a_list_is_of_the_kind_of_the_list() {
     let decoder = decoder("shop/v1", "Order");
     let json = r#"{"metadata":{"name":"a"}}"#;
-    for object in [Arc::new(typed::<DynamicObject>(&decoder, json)), compact(&decoder, json)] {
-        assert_eq!(object.gvk().unwrap(), kube_core::GroupVersionKind::gvk("shop", "v1", "Order"));
+    for object in [
+        Arc::new(typed::<DynamicObject>(&decoder, json)),
+        compact(&decoder, json),
+    ] {
+        assert_eq!(
+            object.gvk().unwrap(),
+            kube_core::GroupVersionKind::gvk("shop", "v1", "Order")
+        );
     }
 }
 
 #[test]
 fn partial_metadata_is_of_the_kind_it_is_of() {
     let json = br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a"}}"#;
-    let object = Arc::new(decoder("shop/v1", "Order").decode::<MetadataOnly>(json).unwrap());
-    assert_eq!(object.decode::<Metadata>().unwrap().gvk().unwrap().kind, "Order");
+    let object = Arc::new(
+        decoder("shop/v1", "Order")
+            .decode::<MetadataOnly>(json)
+            .unwrap(),
+    );
+    assert_eq!(
+        object.decode::<Metadata>().unwrap().gvk().unwrap().kind,
+        "Order"
+    );
 }
 
 #[test]
-fn an_object_of_another_kind_than_the_informers_is_no_object_of_a_type() {
+fn a_type_does_not_decode_objects_of_another_kind() {
     let json = r#"{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a","namespace":"b"}}"#;
     let decoder = decoder("v1", "ConfigMap");
     assert!(decoder.decode::<ConfigMap>(json.as_bytes()).is_err());
     let compact = Arc::new(decoder.decode::<Compact>(json.as_bytes()).unwrap());
-    assert!(compact.decode::<ConfigMap>().unwrap_err().to_string().starts_with("Secret b/a does not fit"));
-    assert_eq!(compact.decode::<DynamicObject>().unwrap().types.as_ref().unwrap().kind, "Secret");
+    assert!(
+        compact
+            .decode::<ConfigMap>()
+            .unwrap_err()
+            .to_string()
+            .starts_with("cannot decode Secret b/a: ")
+    );
+    assert_eq!(
+        compact
+            .decode::<DynamicObject>()
+            .unwrap()
+            .types
+            .as_ref()
+            .unwrap()
+            .kind,
+        "Secret"
+    );
 }
 
 #[test]
@@ -183,38 +232,62 @@ fn an_object_is_read_inside_of_a_larger_message() {
             f.write_str("an event")
         }
         fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Compact, A::Error> {
-            assert_eq!(map.next_entry::<String, String>()?, Some(("type".into(), "ADDED".into())));
+            assert_eq!(
+                map.next_entry::<String, String>()?,
+                Some(("type".into(), "ADDED".into()))
+            );
             assert_eq!(map.next_key::<String>()?, Some("object".into()));
             map.next_value_seed(self.0.seed())
         }
     }
     impl<'de> DeserializeSeed<'de> for Event<'_> {
         type Value = Compact;
-        fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Compact, D::Error> {
+        fn deserialize<D: serde::Deserializer<'de>>(
+            self,
+            deserializer: D,
+        ) -> Result<Compact, D::Error> {
             deserializer.deserialize_map(self)
         }
     }
     let line = r#"{"type":"ADDED","object":{"metadata":{"name":"a"},"spec":1}}"#;
     let decoder = decoder("shop/v1", "Order");
-    let object = Event(&decoder).deserialize(&mut serde_json::Deserializer::from_str(line)).unwrap();
-    assert_eq!((object.key(), object.body()), (ObjectKey::cluster_scoped("a"), r#"{"spec":1}"#.to_owned()));
+    let object = Event(&decoder)
+        .deserialize(&mut serde_json::Deserializer::from_str(line))
+        .unwrap();
+    assert_eq!(
+        (object.key(), object.body()),
+        (ObjectKey::cluster_scoped("a"), r#"{"spec":1}"#.to_owned())
+    );
 }
 
 #[test]
-fn of_a_label_given_twice_the_last_value_counts() {
+fn the_last_value_of_a_duplicate_label_counts() {
     let json = r#"{"metadata":{"name":"a","labels":{"z":"1","b":"2","z":"3","b":"4","b":"5"}}}"#;
     let compact: Compact = decoder("v1", "Pod").decode(json.as_bytes()).unwrap();
-    assert_eq!(compact.meta().labels().iter().collect::<Vec<_>>(), [("b", "5"), ("z", "3")]);
+    assert_eq!(
+        compact.meta().labels().iter().collect::<Vec<_>>(),
+        [("b", "5"), ("z", "3")]
+    );
     let typed: Pod = typed(&decoder("v1", "Pod"), json);
     assert_same_view(Payload::meta(&typed), compact.meta());
 }
 
 #[test]
-fn what_has_no_name_is_not_stored() {
+fn an_object_without_a_name_is_rejected() {
     fn check<P: Payload + Debug>() {
-        for json in [r"{}", r#"{"metadata":null}"#, r#"{"metadata":{"name":""}}"#, r#"{"metadata":{"name":null}}"#] {
-            let error = decoder("v1", "Pod").decode::<P>(json.as_bytes()).unwrap_err();
-            assert!(error.to_string().contains("metadata.name is missing"), "{error}");
+        for json in [
+            r"{}",
+            r#"{"metadata":null}"#,
+            r#"{"metadata":{"name":""}}"#,
+            r#"{"metadata":{"name":null}}"#,
+        ] {
+            let error = decoder("v1", "Pod")
+                .decode::<P>(json.as_bytes())
+                .unwrap_err();
+            assert!(
+                error.to_string().contains("metadata.name is missing"),
+                "{error}"
+            );
         }
     }
     check::<Pod>();
@@ -223,27 +296,54 @@ fn what_has_no_name_is_not_stored() {
 }
 
 #[test]
-fn an_undecodable_object_says_which_one_it_is() {
-    let wrong = r#"{"metadata":{"labels":{"a":1},"resourceVersion":"7","namespace":"shop","name":"web"}}"#;
-    let cut = r#"{"metadata":{"namespace":"shop","name":"web","resourceVersion":"7"},"spec":{"cont"#;
+fn an_undecodable_object_has_its_key() {
+    let wrong =
+        r#"{"metadata":{"labels":{"a":1},"resourceVersion":"7","namespace":"shop","name":"web"}}"#;
+    let cut =
+        r#"{"metadata":{"namespace":"shop","name":"web","resourceVersion":"7"},"spec":{"cont"#;
     let decoder = decoder("v1", "Pod");
     for json in [wrong, cut] {
-        let errors =
-            [decoder.decode::<Pod>(json.as_bytes()).map(drop), decoder.decode::<Compact>(json.as_bytes()).map(drop)];
+        let errors = [
+            decoder.decode::<Pod>(json.as_bytes()).map(drop),
+            decoder.decode::<Compact>(json.as_bytes()).map(drop),
+        ];
         for error in errors.map(Result::unwrap_err) {
-            assert_eq!((&error.key, error.revision), (&Some(ObjectKey::new("shop", "web")), Some(7)));
-            assert!(error.to_string().starts_with("cannot decode Pod shop/web: "), "{error}");
+            assert_eq!(
+                (&error.key, error.revision),
+                (&Some(ObjectKey::new("shop", "web")), Some(7))
+            );
+            assert!(
+                error
+                    .to_string()
+                    .starts_with("cannot decode Pod shop/web: "),
+                "{error}"
+            );
         }
     }
     let error: Undecodable = decoder.decode::<Pod>(br#"{"metadata":{"#).unwrap_err();
-    assert!(error.to_string().starts_with("cannot decode an object of kind Pod: "), "{error}");
+    assert!(
+        error
+            .to_string()
+            .starts_with("cannot decode an object of kind Pod: "),
+        "{error}"
+    );
 }
 
 #[test]
-fn an_undecodable_object_says_its_uid_if_it_has_one() {
-    for (uid, said) in [(r#""one""#, Some("one")), (r#""""#, None), ("null", None), ("5", None), (r#"{"a":1}"#, None)] {
-        let json = format!(r#"{{"metadata":{{"name":"web","uid":{uid},"resourceVersion":"7"}},"spec":5}}"#);
-        let error = decoder("v1", "Pod").decode::<Pod>(json.as_bytes()).unwrap_err();
+fn an_undecodable_object_has_its_uid() {
+    for (uid, said) in [
+        (r#""one""#, Some("one")),
+        (r#""""#, None),
+        ("null", None),
+        ("5", None),
+        (r#"{"a":1}"#, None),
+    ] {
+        let json = format!(
+            r#"{{"metadata":{{"name":"web","uid":{uid},"resourceVersion":"7"}},"spec":5}}"#
+        );
+        let error = decoder("v1", "Pod")
+            .decode::<Pod>(json.as_bytes())
+            .unwrap_err();
         let object = error.object.expect("it has a name");
         assert_eq!((object.uid(), error.revision), (said, Some(7)), "{json}");
     }
@@ -265,25 +365,46 @@ fn a_typed_object_serves_its_type_and_metadata_and_nothing_else() {
     let metadata = deployment.decode::<Metadata<Deployment>>().unwrap();
     assert_eq!(
         (&metadata.metadata, &metadata.types),
-        (Resource::meta(&*deployment), &Some(TypeMeta::resource::<Deployment>()))
+        (
+            Resource::meta(&*deployment),
+            &Some(TypeMeta::resource::<Deployment>())
+        )
     );
     let error = deployment.decode::<DynamicObject>().unwrap_err();
-    assert!(error.to_string().contains("Deployment web is in memory as another type"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("cannot decode Deployment web: it is cached as another Rust type"),
+        "{error}"
+    );
     assert!(error.to_string().contains("`.compact()`"), "{error}");
 }
 
 #[test]
-fn of_metadata_alone_no_body_is_made_up() {
+fn metadata_does_not_decode_as_a_whole_object() {
     let json = br#"{"metadata":{"name":"web"}}"#;
     let object = Arc::new(decoder("v1", "Pod").decode::<MetadataOnly>(json).unwrap());
     let error = object.decode::<Pod>().unwrap_err();
-    assert!(error.to_string().starts_with("only the metadata of Pod web is in memory"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .starts_with("cannot decode Pod web: only its metadata is cached"),
+        "{error}"
+    );
     assert_eq!(error.key(), &object.key());
-    assert_eq!(Metadata::<Pod>::static_gvk().kind, object.decode::<Metadata<Pod>>().unwrap().gvk().unwrap().kind);
+    assert_eq!(
+        Metadata::<Pod>::static_gvk().kind,
+        object
+            .decode::<Metadata<Pod>>()
+            .unwrap()
+            .gvk()
+            .unwrap()
+            .kind
+    );
 }
 
 #[test]
-fn an_object_shows_what_its_store_keeps() {
+fn an_object_returns_the_stored_content() {
     let json = br#"{"metadata":{"name":"web","namespace":"shop","ownerReferences":[
         {"apiVersion":"v1","kind":"Node","name":"n","uid":"1"},
         {"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web-1","uid":"2","controller":true}]},"spec":{}}"#;

@@ -1,4 +1,4 @@
-//! Random objects, as JSON in several spellings.
+//! Generators of random objects as JSON in several formats.
 
 use proptest::{collection::vec, option, prelude::*};
 use serde_json::{Map, Value, json};
@@ -11,8 +11,10 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Absent, null, or something.
-fn maybe<T: std::fmt::Debug + Into<Value>>(value: impl Strategy<Value = T>) -> impl Strategy<Value = Option<Value>> {
+/// Generates a missing, null or present value.
+fn maybe<T: std::fmt::Debug + Into<Value>>(
+    value: impl Strategy<Value = T>,
+) -> impl Strategy<Value = Option<Value>> {
     prop_oneof![
         2 => Just(None),
         1 => Just(Some(Value::Null)),
@@ -29,12 +31,16 @@ fn texts() -> impl Strategy<Value = Value> {
 }
 
 fn time() -> impl Strategy<Value = String> {
-    let fraction = option::of(1..999_u32).prop_map(|it| it.map(|it| format!(".{it:03}")).unwrap_or_default());
-    (0..60_u32, fraction).prop_map(|(second, fraction)| format!("2026-02-03T04:05:{second:02}{fraction}Z"))
+    let fraction =
+        option::of(1..999_u32).prop_map(|it| it.map(|it| format!(".{it:03}")).unwrap_or_default());
+    (0..60_u32, fraction)
+        .prop_map(|(second, fraction)| format!("2026-02-03T04:05:{second:02}{fraction}Z"))
 }
 
 fn object(fields: Vec<(&'static str, Option<Value>)>) -> Value {
-    let present = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    let present = fields
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
     Value::Object(present.collect())
 }
 
@@ -55,10 +61,26 @@ fn owner() -> impl Strategy<Value = Value> {
 }
 
 fn metadata() -> impl Strategy<Value = Value> {
-    let names =
-        ("[a-z]{1,8}", maybe("[a-z]{0,8}"), maybe(text()), maybe("[1-9][0-9]{0,8}"), maybe(text()), maybe(text()));
-    let numbers = (maybe(any::<i64>()), maybe(0..100_i64), maybe(time()), maybe(time()));
-    let lists = (maybe(texts()), maybe(texts()), maybe(vec(text(), 0..3)), maybe(vec(owner(), 0..3)));
+    let names = (
+        "[a-z]{1,8}",
+        maybe("[a-z]{0,8}"),
+        maybe(text()),
+        maybe("[1-9][0-9]{0,8}"),
+        maybe(text()),
+        maybe(text()),
+    );
+    let numbers = (
+        maybe(any::<i64>()),
+        maybe(0..100_i64),
+        maybe(time()),
+        maybe(time()),
+    );
+    let lists = (
+        maybe(texts()),
+        maybe(texts()),
+        maybe(vec(text(), 0..3)),
+        maybe(vec(owner(), 0..3)),
+    );
     (names, numbers, lists, any::<bool>()).prop_map(|(names, numbers, lists, managed)| {
         let fields =
             json!([{ "manager": "kubectl", "operation": "Update", "fieldsV1": { "f:metadata": { "f:labels": {} } } }]);
@@ -92,12 +114,20 @@ fn anything() -> impl Strategy<Value = Value> {
         (-1e9..1e9_f64).prop_map(Value::from),
         text().prop_map(Value::from),
     ];
-    leaf.prop_recursive(3, 24, 4, |inner| prop_oneof![vec(inner.clone(), 0..4).prop_map(Value::from), map_of(inner)])
+    leaf.prop_recursive(3, 24, 4, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..4).prop_map(Value::from),
+            map_of(inner)
+        ]
+    })
 }
 
-/// A config map, with fields that no config map has.
+/// Generates a config map with additional unknown fields.
 fn config_map() -> impl Strategy<Value = Value> {
-    let unknown = vec((text().prop_map(|name| format!("x-{name}")), anything()), 0..4);
+    let unknown = vec(
+        (text().prop_map(|name| format!("x-{name}")), anything()),
+        0..4,
+    );
     let known = (maybe(texts()), maybe(any::<bool>()), any::<bool>());
     (metadata(), known, unknown).prop_map(|(metadata, (data, immutable, says_kind), unknown)| {
         let kind = |text: &str| says_kind.then(|| text.into());
@@ -108,12 +138,21 @@ fn config_map() -> impl Strategy<Value = Value> {
             ("data", data),
             ("immutable", immutable),
         ]);
-        let Value::Object(known) = known else { unreachable!() };
-        Value::Object(unknown.into_iter().collect::<Map<_, _>>().into_iter().chain(known).collect())
+        let Value::Object(known) = known else {
+            unreachable!()
+        };
+        Value::Object(
+            unknown
+                .into_iter()
+                .collect::<Map<_, _>>()
+                .into_iter()
+                .chain(known)
+                .collect(),
+        )
     })
 }
 
-/// A config map's JSON: short, long, or escaped down to ASCII.
+/// Generates the JSON of a config map: compact, pretty or escaped to ASCII.
 pub(super) fn config_map_json() -> impl Strategy<Value = String> {
     (config_map(), 0..3).prop_map(|(value, spelling)| match spelling {
         0 => value.to_string(),
@@ -122,7 +161,7 @@ pub(super) fn config_map_json() -> impl Strategy<Value = String> {
     })
 }
 
-/// Outside of strings JSON is ASCII.
+/// Escapes all characters but ASCII. Outside of strings JSON is ASCII.
 fn escape(json: &str) -> String {
     let mut escaped = String::new();
     for character in json.chars() {
@@ -130,7 +169,12 @@ fn escape(json: &str) -> String {
             escaped.push(character);
         } else {
             let mut units = [0; 2];
-            escaped.extend(character.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
+            escaped.extend(
+                character
+                    .encode_utf16(&mut units)
+                    .iter()
+                    .map(|unit| format!("\\u{unit:04x}")),
+            );
         }
     }
     escaped

@@ -1,4 +1,6 @@
-//! The work queue once more, as its documentation describes it: slow, small and obvious. `property` compares the two.
+//! Naive model of the work queue, written after its documentation.
+//!
+//! `property` compares the two.
 
 mod record;
 
@@ -20,7 +22,7 @@ pub(crate) struct When {
     pub(crate) replace: bool,
 }
 
-/// What a key was handed out with.
+/// Fields of an item that the model returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Handed {
     pub(crate) key: u8,
@@ -36,9 +38,9 @@ pub(crate) enum End {
     Done,
     After(Duration),
     Retry,
-    /// As the limiter says, and not before.
+    /// Waits for the limiter's delay, but at least for this long.
     NotBefore(Duration),
-    /// Whatever the limiter says.
+    /// Waits for this long, regardless of the limiter.
     RetryAfter(Duration),
     Park(Option<Duration>),
 }
@@ -53,7 +55,7 @@ pub(crate) struct Model {
     pub(crate) now: Nanos,
     pub(crate) phase: Phase,
     pub(crate) keys: BTreeMap<u8, Record>,
-    /// Who waits for a worker and does not run, in the order of getting there.
+    /// Ready keys that do not run, in the order in which they became ready.
     line: Vec<u8>,
     share: u32,
     turns: u32,
@@ -89,14 +91,18 @@ impl Model {
         self.keys.entry(key).or_default()
     }
 
-    /// Time passes; what comes due becomes ready, in the order of its times.
+    /// Advances the time and makes due keys ready, in the order of their times.
     pub(crate) fn advance(&mut self, by: Duration) {
         self.now += nanos(by);
         let due = |rec: &Record| match rec.wait {
             Wait::Time(at, timer) | Wait::Unpark(at, timer) if at <= self.now => Some((at, timer)),
             _ => None,
         };
-        let mut keys: Vec<_> = self.keys.iter().filter_map(|(key, rec)| Some((due(rec)?, *key))).collect();
+        let mut keys: Vec<_> = self
+            .keys
+            .iter()
+            .filter_map(|(key, rec)| Some((due(rec)?, *key)))
+            .collect();
         keys.sort_unstable();
         for ((at, _), key) in keys {
             self.become_ready(key, at);
@@ -134,7 +140,10 @@ impl Model {
 
     fn count_attempt(&mut self, key: u8) -> Duration {
         let rec = self.of(key);
-        let early = rec.run.as_mut().is_some_and(|run| std::mem::take(&mut run.early));
+        let early = rec
+            .run
+            .as_mut()
+            .is_some_and(|run| std::mem::take(&mut run.early));
         if rec.run.is_some() {
             rec.backoff = 0;
         }
@@ -151,9 +160,14 @@ impl Model {
         let rec = self.of(key);
         let raised = priority > rec.priority;
         if let (true, Some((end, _))) = (when.limited, timer) {
-            // A run that fails begins a new one; without a run, the wait for an earlier one goes on.
-            let waits = rec.run.is_none() && matches!(rec.wait, Wait::Time(..)) && rec.backoff > now;
-            rec.backoff = if waits && !when.replace { rec.backoff.min(end) } else { end };
+            // A failed run starts a new backoff. Without a run, the pending backoff continues.
+            let waits =
+                rec.run.is_none() && matches!(rec.wait, Wait::Time(..)) && rec.backoff > now;
+            rec.backoff = if waits && !when.replace {
+                rec.backoff.min(end)
+            } else {
+                end
+            };
         }
         match rec.wait {
             Wait::Nothing => {
@@ -182,7 +196,7 @@ impl Model {
         }
     }
 
-    /// Whose turn it is: its place in the line.
+    /// Returns the index in `line` of the key to return next.
     fn turn(&mut self) -> Option<usize> {
         let priority = |key: &u8| self.keys[key].priority;
         let highest = self.line.iter().map(priority).max()?;
@@ -205,7 +219,9 @@ impl Model {
         let key = self.line.remove(place);
         let now = self.now;
         let rec = self.of(key);
-        let Wait::Worker(since) = rec.wait else { panic!("who stands in the line waits for a worker") };
+        let Wait::Worker(since) = rec.wait else {
+            panic!("a queued key waits for a worker")
+        };
         rec.wait = Wait::Nothing;
         let reasons = std::mem::take(&mut rec.reasons);
         rec.run = Some(Run {
@@ -217,10 +233,22 @@ impl Model {
             unparked: false,
         });
         let waited = Duration::from_nanos(now - since);
-        Some(Handed { key, priority: rec.priority, attempt: rec.attempts + 1, waited, reasons })
+        Some(Handed {
+            key,
+            priority: rec.priority,
+            attempt: rec.attempts + 1,
+            waited,
+            reasons,
+        })
     }
 
-    pub(crate) fn finish(&mut self, key: u8, end: End, priority: Option<i32>, error: Option<String>) {
+    pub(crate) fn finish(
+        &mut self,
+        key: u8,
+        end: End,
+        priority: Option<i32>,
+        error: Option<String>,
+    ) {
         if self.phase == Phase::Closed {
             self.rejected += u64::from(end.is_requeue());
             self.keys.remove(&key);
@@ -248,10 +276,26 @@ impl Model {
             _ if !open => self.rejected += u64::from(end.is_requeue()),
             End::After(delay) => {
                 let delay = Some(delay).filter(|delay| !delay.is_zero());
-                self.merge(key, When { delay, limited: false, replace: false }, priority);
+                self.merge(
+                    key,
+                    When {
+                        delay,
+                        limited: false,
+                        replace: false,
+                    },
+                    priority,
+                );
             }
             End::Retry | End::NotBefore(_) | End::RetryAfter(_) => {
-                self.merge(key, When { delay: retry_in, limited: true, replace: false }, priority);
+                self.merge(
+                    key,
+                    When {
+                        delay: retry_in,
+                        limited: true,
+                        replace: false,
+                    },
+                    priority,
+                );
             }
             End::Park(bound) => self.park(key, bound, run),
             End::Drop | End::Done => {}
@@ -271,7 +315,11 @@ impl Model {
         let (until, timer) = self.timer(bound.unwrap_or(Duration::MAX));
         let rec = self.of(key);
         let added_meanwhile = rec.wait != Wait::Nothing;
-        rec.priority = if added_meanwhile { rec.priority.max(run.priority) } else { run.priority };
+        rec.priority = if added_meanwhile {
+            rec.priority.max(run.priority)
+        } else {
+            run.priority
+        };
         let newer = std::mem::replace(&mut rec.reasons, run.reasons);
         for reason in &newer {
             rec.because(reason);
@@ -286,7 +334,9 @@ impl Model {
 
     pub(crate) fn unpark(&mut self, key: u8) -> bool {
         let now = self.now;
-        let Some(rec) = self.keys.get_mut(&key) else { return false };
+        let Some(rec) = self.keys.get_mut(&key) else {
+            return false;
+        };
         if matches!(rec.wait, Wait::Unpark(..)) {
             self.become_ready(key, now);
             return true;
@@ -295,7 +345,9 @@ impl Model {
     }
 
     pub(crate) fn cancel(&mut self, key: u8) -> bool {
-        let Some(rec) = self.keys.get_mut(&key) else { return false };
+        let Some(rec) = self.keys.get_mut(&key) else {
+            return false;
+        };
         let waited = std::mem::replace(&mut rec.wait, Wait::Nothing) != Wait::Nothing;
         rec.reasons.clear();
         self.line.retain(|other| *other != key);
@@ -318,10 +370,11 @@ impl Model {
         }
     }
 
-    /// What neither runs nor waits and has not failed is not remembered.
+    /// Removes the key if it neither runs nor waits and has no failed attempts.
     fn free(&mut self, key: u8) {
-        self.keys
-            .retain(|other, rec| *other != key || rec.wait != Wait::Nothing || rec.run.is_some() || rec.attempts > 0);
+        self.keys.retain(|other, rec| {
+            *other != key || rec.wait != Wait::Nothing || rec.run.is_some() || rec.attempts > 0
+        });
     }
 
     pub(crate) fn shut_down(&mut self, phase: Phase) {
@@ -340,16 +393,19 @@ impl Model {
                 rec.reasons.clear();
             }
         }
-        self.keys.retain(|_, rec| rec.wait != Wait::Nothing || rec.run.is_some());
+        self.keys
+            .retain(|_, rec| rec.wait != Wait::Nothing || rec.run.is_some());
     }
 
-    /// Ready keys of a band, with those that run and were added again.
+    /// Counts the ready keys of a band, including running keys that were added again.
     pub(crate) fn depth(&self, band: Band) -> usize {
-        let ready = |rec: &&Record| matches!(rec.wait, Wait::Worker(_)) && Priority(rec.priority).band() == band;
+        let ready = |rec: &&Record| {
+            matches!(rec.wait, Wait::Worker(_)) && Priority(rec.priority).band() == band
+        };
         self.keys.values().filter(ready).count()
     }
 
-    /// There may be a key to hand out, now or later.
+    /// Returns whether `get` can still return a key, now or later.
     pub(crate) fn gives_more(&self) -> bool {
         let waits = |rec: &Record| matches!(rec.wait, Wait::Worker(_));
         self.phase == Phase::Open || self.phase == Phase::HandOut && self.keys.values().any(waits)

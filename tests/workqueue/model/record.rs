@@ -1,18 +1,18 @@
-//! What the model remembers of a key.
+//! State that the model keeps per key.
 
 use std::time::Duration;
 
-/// Nanoseconds since the queue was made.
+/// Nanoseconds since the queue was created.
 pub(crate) type Nanos = u64;
 
-/// A time that never comes.
+/// A time that is never reached.
 pub(crate) const NEVER: Nanos = Nanos::MAX;
 
 pub(crate) fn nanos(duration: Duration) -> Nanos {
     duration.as_nanos().try_into().unwrap_or(NEVER)
 }
 
-/// What the queue under test is given as its limiter.
+/// Returns the delay of the limiter that the queue under test uses.
 pub(crate) fn limiter_delay(attempt: u32) -> Duration {
     Duration::from_millis(4) * 2u32.pow(attempt.min(4))
 }
@@ -21,11 +21,11 @@ pub(crate) fn limiter_delay(attempt: u32) -> Duration {
 pub(crate) enum Wait {
     #[default]
     Nothing,
-    /// For a worker, since.
+    /// Ready for a worker since this time.
     Worker(Nanos),
-    /// Until, and the how manieth timer that was set.
+    /// Delayed until this time, with the sequence number of the timer.
     Time(Nanos, u64),
-    /// To be unparked, at most until.
+    /// Parked until this time at most, with the sequence number of the timer.
     Unpark(Nanos, u64),
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Run {
     pub(crate) priority: i32,
     pub(crate) added_at: Nanos,
     pub(crate) reasons: Vec<String>,
-    /// It came before its backoff had elapsed, and did not fail yet.
+    /// Whether the run started before its backoff had elapsed and has not failed yet.
     pub(crate) early: bool,
     pub(super) unparked: bool,
 }
@@ -49,12 +49,14 @@ pub(crate) struct Record {
     pub(crate) run: Option<Run>,
     pub(crate) attempts: u32,
     pub(crate) error: Option<String>,
-    /// When its last backoff ends.
+    /// End of the last backoff.
     pub(super) backoff: Nanos,
 }
 
 impl Record {
-    /// The last three, oldest first; one that is the last already is not repeated.
+    /// Adds a reason.
+    ///
+    /// Keeps the last three, oldest first, and does not repeat the last one.
     pub(super) fn because(&mut self, reason: &str) {
         if self.reasons.last().is_none_or(|last| last != reason) {
             self.reasons.push(reason.to_owned());

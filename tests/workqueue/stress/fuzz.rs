@@ -1,4 +1,6 @@
-//! Ten producers and a hundred consumers, as in upstream's fuzz test.
+//! Stress tests with ten producers and a hundred consumers.
+//!
+//! Modelled on controller-runtime's fuzz test.
 
 use super::{on_threads, within_the_watchdog};
 use crate::support::{Random, ms, with_share};
@@ -23,13 +25,19 @@ const CONSUMERS: u64 = 100;
 
 fn fuzzed(share: u32) -> WorkQueue<u64> {
     let limiter = Limiter::exponential(ms(1), ms(4)).jitter(0.5);
-    WorkQueue::new(QueueOptions { share, limiter, ..QueueOptions::default() })
+    WorkQueue::new(QueueOptions {
+        share,
+        limiter,
+        ..QueueOptions::default()
+    })
 }
 
 fn random_add(random: &mut Random) -> Add {
     let priority = random.below(6) as i32 - 3;
     Add {
-        after: random.one_in(4).then(|| Duration::from_micros(random.below(3000))),
+        after: random
+            .one_in(4)
+            .then(|| Duration::from_micros(random.below(3000))),
         rate_limited: random.one_in(6),
         priority: random.one_in(2).then_some(Priority(priority)),
         reason: random.one_in(3).then(|| priority.to_string().into()),
@@ -37,10 +45,12 @@ fn random_add(random: &mut Random) -> Add {
     }
 }
 
-/// What is certain about the queue. Whoever changes the queue holds its lock, so that the two do not drift apart.
+/// Expected state of the queue.
+///
+/// Invariant: each change of the queue holds the lock of the book, so the two stay consistent.
 #[derive(Default)]
 struct Book {
-    /// Keys that are ready, or will be when their run ends, and the least priority that they have.
+    /// Minimum priority of each key that is ready or becomes ready after its run.
     ready: HashMap<u64, i32>,
     running: HashSet<u64>,
 }
@@ -53,18 +63,29 @@ impl Book {
             *known = priority.max(*known);
         }
         queue.add_with(key, add);
-        assert!(queue.stats().depth() >= self.ready.len(), "a key that is ready is not counted");
+        assert!(
+            queue.stats().depth() >= self.ready.len(),
+            "a key that is ready is not counted"
+        );
     }
 
     fn handed_out(&mut self, queue: &WorkQueue<u64>, item: &Item<u64>) {
-        let better =
-            self.ready.iter().find(|(key, least)| !self.running.contains(key) && (**least > item.priority().0));
-        assert_eq!(better, None, "a key of a higher priority was ready before {item:?}");
+        let better = self
+            .ready
+            .iter()
+            .find(|(key, least)| !self.running.contains(key) && (**least > item.priority().0));
+        assert_eq!(
+            better, None,
+            "a key of a higher priority was ready before {item:?}"
+        );
         assert!(self.running.insert(**item), "{item:?} is in two workers");
         self.ready.remove(item);
         let stats = queue.stats();
         assert_eq!(stats.running, self.running.len());
-        assert!(stats.depth() <= KEYS as usize, "a depth below zero: {stats:?}");
+        assert!(
+            stats.depth() <= KEYS as usize,
+            "a depth below zero: {stats:?}"
+        );
     }
 
     fn finish(&mut self, item: Item<u64>, outcome: Option<Outcome>) {
@@ -76,7 +97,7 @@ impl Book {
     }
 }
 
-/// `get`, and the book is kept in the same moment.
+/// Calls `get` and updates the book under the same lock.
 async fn get(queue: &WorkQueue<u64>, book: &Mutex<Book>) -> Option<Item<u64>> {
     let mut get = pin!(queue.get());
     poll_fn(|cx| {
@@ -90,7 +111,6 @@ async fn get(queue: &WorkQueue<u64>, book: &Mutex<Book>) -> Option<Item<u64>> {
     .await
 }
 
-// Catalogue 4
 #[test]
 fn soak_at_share_zero_the_highest_priority_is_handed_out_and_no_key_to_two_workers() {
     on_threads(this_test!(), 40, |seed| async move {
@@ -111,7 +131,9 @@ fn soak_at_share_zero_the_highest_priority_is_handed_out_and_no_key_to_two_worke
                         1 => Some(Outcome::requeue()),
                         _ => Some(Outcome::done()),
                     };
-                    book.lock().expect("no consumer panics").finish(item, outcome);
+                    book.lock()
+                        .expect("no consumer panics")
+                        .finish(item, outcome);
                     finished.notify_one();
                 }
             });
@@ -123,7 +145,9 @@ fn soak_at_share_zero_the_highest_priority_is_handed_out_and_no_key_to_two_worke
             producers.spawn(async move {
                 for n in 0..100 {
                     let (key, add) = (random.below(KEYS), random_add(&mut random));
-                    book.lock().expect("no consumer panics").add(&queue, key, add);
+                    book.lock()
+                        .expect("no consumer panics")
+                        .add(&queue, key, add);
                     if n % 10 == 0 {
                         tokio::task::yield_now().await;
                     }
@@ -147,22 +171,34 @@ fn soak_at_share_zero_the_highest_priority_is_handed_out_and_no_key_to_two_worke
     });
 }
 
-/// What is known of a key without any lock.
+/// Lock-free state of a key.
 #[derive(Default)]
 struct Watched {
     running: AtomicBool,
-    /// How often it was added, and how many of these adds the last run has seen.
+    /// Number of adds, and in `seen` the number of those that the last run observed.
     added: AtomicU64,
     seen: AtomicU64,
 }
 
-async fn consume(queue: WorkQueue<u64>, keys: Arc<Vec<Watched>>, seen: Arc<Notify>, mut random: Random) {
+async fn consume(
+    queue: WorkQueue<u64>,
+    keys: Arc<Vec<Watched>>,
+    seen: Arc<Notify>,
+    mut random: Random,
+) {
     let mut item = queue.get().await;
     loop {
-        let Some(key) = item.as_deref().copied() else { return };
+        let Some(key) = item.as_deref().copied() else {
+            return;
+        };
         let watched = &keys[key as usize];
-        assert!(!watched.running.swap(true, Ordering::SeqCst), "{key} is in two workers");
-        watched.seen.store(watched.added.load(Ordering::SeqCst), Ordering::SeqCst);
+        assert!(
+            !watched.running.swap(true, Ordering::SeqCst),
+            "{key} is in two workers"
+        );
+        watched
+            .seen
+            .store(watched.added.load(Ordering::SeqCst), Ordering::SeqCst);
         seen.notify_one();
         if random.one_in(3) {
             tokio::task::yield_now().await;
@@ -179,7 +215,7 @@ async fn consume(queue: WorkQueue<u64>, keys: Arc<Vec<Watched>>, seen: Arc<Notif
                 None
             }
             2 => {
-                // The event and the parking meet in any order.
+                // The event and the parking race.
                 let queue = queue.clone();
                 let event = tokio::spawn(async move { queue.unpark(&key) });
                 run.park();
@@ -190,11 +226,13 @@ async fn consume(queue: WorkQueue<u64>, keys: Arc<Vec<Watched>>, seen: Arc<Notif
                 run.park_for(Duration::from_micros(random.below(2000)));
                 None
             }
-            4..7 => run.finish_and_try_get(Outcome::requeue_after(Duration::from_micros(random.below(1000)))),
+            4..7 => run.finish_and_try_get(Outcome::requeue_after(Duration::from_micros(
+                random.below(1000),
+            ))),
             _ => Some(run.finish_and_get(Outcome::done()).await).flatten(),
         };
         item = next;
-        // Impatient getters give up at any moment.
+        // Impatient getters are cancelled at any time.
         while item.is_none() && !queue.is_closed() {
             let patience = Duration::from_micros(random.below(4000));
             match timeout(patience, queue.get()).await {
@@ -206,7 +244,6 @@ async fn consume(queue: WorkQueue<u64>, keys: Arc<Vec<Watched>>, seen: Arc<Notif
     }
 }
 
-// Catalogue 4
 #[test]
 fn soak_no_key_is_in_two_workers_and_no_add_is_lost() {
     on_threads(this_test!(), 25, |seed| async move {
@@ -230,12 +267,16 @@ fn soak_no_key_is_in_two_workers_and_no_add_is_lost() {
                     if random.one_in(50) {
                         queue.forget(&random.below(KEYS));
                         let entries = queue.snapshot();
-                        let distinct: HashSet<u64> = entries.iter().map(|entry| entry.key).collect();
+                        let distinct: HashSet<u64> =
+                            entries.iter().map(|entry| entry.key).collect();
                         assert_eq!(distinct.len(), entries.len(), "a key is shown twice");
                     }
                     if random.one_in(20) {
                         let stats = queue.stats();
-                        assert!(stats.depth() <= KEYS as usize, "a depth below zero: {stats:?}");
+                        assert!(
+                            stats.depth() <= KEYS as usize,
+                            "a depth below zero: {stats:?}"
+                        );
                         tokio::task::yield_now().await;
                     }
                 }
@@ -243,27 +284,37 @@ fn soak_no_key_is_in_two_workers_and_no_add_is_lost() {
         }
         producers.join_all().await;
         within_the_watchdog(&queue, "a run after every add", async {
-            let unseen = |key: &Watched| key.seen.load(Ordering::SeqCst) < key.added.load(Ordering::SeqCst);
+            let unseen =
+                |key: &Watched| key.seen.load(Ordering::SeqCst) < key.added.load(Ordering::SeqCst);
             while keys.iter().any(unseen) {
                 seen.notified().await;
             }
         })
         .await;
-        // Requeues go on for ever; what is left is dropped.
+        // Requeues never end. Closing drops the remaining keys.
         queue.close();
         within_the_watchdog(&queue, "the end of the consumers", consumers.join_all()).await;
         let stats = queue.stats();
-        assert_eq!((stats.depth(), stats.running, stats.delayed, stats.parked), (0, 0, 0, 0));
+        assert_eq!(
+            (stats.depth(), stats.running, stats.delayed, stats.parked),
+            (0, 0, 0, 0)
+        );
     });
 }
 
-/// The bound of the share does not depend on how many workers there are.
+/// The bound does not depend on the number of workers.
 #[test]
 fn soak_a_low_key_does_not_starve_among_many_workers() {
     on_threads(this_test!(), 1000, |_| async move {
         let queue: WorkQueue<u64> = with_share(16);
         queue.add_all(1..=200, Add::default());
-        queue.add_with(0, Add { priority: Some(Priority::LOW), ..Add::default() });
+        queue.add_with(
+            0,
+            Add {
+                priority: Some(Priority::LOW),
+                ..Add::default()
+            },
+        );
         let turns = Arc::new(Mutex::new(0));
         let mut workers = JoinSet::new();
         for _ in 0..20 {
@@ -283,7 +334,7 @@ fn soak_a_low_key_does_not_starve_among_many_workers() {
                             assert!(turn <= 16 * (200 + 2), "{turn} turns");
                             queue.close();
                         }
-                        // Those of normal priority come back for ever.
+                        // Keys of normal priority are requeued forever.
                         (Some(item), _) => item.finish(Outcome::requeue_after(Duration::ZERO)),
                     }
                 }

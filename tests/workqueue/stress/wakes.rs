@@ -1,4 +1,6 @@
-//! A getter never sleeps while a key is ready, and none is early.
+//! Stress tests of wakeups.
+//!
+//! No getter sleeps while a key is ready, and no key is early.
 
 use super::{on_threads, within_the_watchdog};
 use crate::support::{Random, ms, secs};
@@ -17,9 +19,9 @@ use tokio::{
     time::timeout,
 };
 
-/// Each key is added when the one before was processed, so all getters are asleep or on their way to it.
+/// Each key is added after the previous one was processed, so all getters sleep or are about to.
 #[test]
-fn soak_each_of_many_single_adds_wakes_somebody() {
+fn soak_each_single_add_wakes_a_getter() {
     on_threads(this_test!(), 5, |seed| async move {
         let queue: WorkQueue<u32> = WorkQueue::default();
         let (done, mut processed) = mpsc::unbounded_channel();
@@ -29,7 +31,7 @@ fn soak_each_of_many_single_adds_wakes_somebody() {
             let mut random = Random::new(seed ^ (n << 32));
             getters.spawn(async move {
                 while !queue.is_closed() {
-                    // Some give up at any moment, also when they were woken already.
+                    // Some getters are cancelled at any time, also after they were woken.
                     let item = if n % 2 == 0 {
                         queue.get().await
                     } else {
@@ -49,7 +51,13 @@ fn soak_each_of_many_single_adds_wakes_somebody() {
         for key in 0..2000 {
             match key % 100 {
                 0 => queue.add_after(key, Duration::from_micros(u64::from(key))),
-                1 => queue.add_with(key, Add { rate_limited: true, ..Add::default() }),
+                1 => queue.add_with(
+                    key,
+                    Add {
+                        rate_limited: true,
+                        ..Add::default()
+                    },
+                ),
                 _ => queue.add(key),
             }
             let got = within_the_watchdog(&queue, key, processed.recv()).await;
@@ -60,11 +68,16 @@ fn soak_each_of_many_single_adds_wakes_somebody() {
     });
 }
 
-/// Its thread is busy, and may have the first of the woken getters in its hands; the others are free to run elsewhere.
+/// The producer's busy thread may hold the first woken getter.
+///
+/// The others can run elsewhere.
 #[test]
-fn a_producer_that_computes_on_after_its_adds_does_not_keep_the_workers_asleep() {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_time().build().expect("a runtime");
+fn a_producer_that_does_not_yield_does_not_block_the_workers() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(4)
+        .enable_time()
+        .build()
+        .expect("a runtime");
     runtime.block_on(async {
         let queue: WorkQueue<usize> = WorkQueue::default();
         let processed = Arc::new(AtomicUsize::new(0));
@@ -81,7 +94,8 @@ fn a_producer_that_computes_on_after_its_adds_does_not_keep_the_workers_asleep()
             for round in 1..=20 {
                 queue.add_all(0..10, Add::default());
                 let start = Instant::now();
-                while processed.load(Ordering::SeqCst) < round * 10 - 1 && start.elapsed() < secs(5) {
+                while processed.load(Ordering::SeqCst) < round * 10 - 1 && start.elapsed() < secs(5)
+                {
                     std::hint::spin_loop();
                 }
                 assert!(
@@ -97,13 +111,13 @@ fn a_producer_that_computes_on_after_its_adds_does_not_keep_the_workers_asleep()
     });
 }
 
-/// All getters sleep; then everything comes in one moment.
+/// All getters sleep, then all keys become ready at once.
 #[test]
-fn soak_a_batch_wakes_as_many_as_it_has_keys() {
+fn soak_a_batch_wakes_one_getter_per_key() {
     on_threads(this_test!(), 200, |_| async {
         let queue: WorkQueue<u32> = WorkQueue::default();
         for after in [Duration::ZERO, ms(1)] {
-            // Nobody goes on before everybody has a key.
+            // No worker continues before every worker has a key.
             let together = Arc::new(Barrier::new(51));
             let mut workers = JoinSet::new();
             for _ in 0..50 {
@@ -114,7 +128,13 @@ fn soak_a_batch_wakes_as_many_as_it_has_keys() {
                     *item
                 });
             }
-            queue.add_all(0..50, Add { after: Some(after), ..Add::default() });
+            queue.add_all(
+                0..50,
+                Add {
+                    after: Some(after),
+                    ..Add::default()
+                },
+            );
             within_the_watchdog(&queue, "50 keys for 50 workers", together.wait()).await;
             let mut keys = workers.join_all().await;
             keys.sort_unstable();

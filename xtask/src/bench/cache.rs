@@ -1,5 +1,7 @@
-//! The cache's group: what is kept of objects, read, told and synced, beside client-go's store and informers, controller-runtime's reader and
-//! kube-runtime's reflector.
+//! The group `cache`: memory, reads, handlers and sync of informers.
+//!
+//! Peers are client-go's store and informers, controller-runtime's reader and kube-runtime's
+//! reflector.
 
 use super::groups::{
     CLIENT_GO, CONTROLLER_RUNTIME, Family, Group, KUBE_RUNTIME, Peer, RustPeer,
@@ -16,33 +18,57 @@ pub(super) const GROUP: Group = Group {
     package: "steersman",
     bench: "cache",
     go: Some("benches/peers/cache"),
-    packages: &[RustPeer { package: "steersman-peer-kube-runtime", bin: "steersman-peer-kube-runtime-cache" }],
+    packages: &[RustPeer {
+        package: "steersman-peer-kube-runtime",
+        bin: "steersman-peer-kube-runtime-cache",
+    }],
     families: &[
         Family {
             ours: TYPED,
             peers: &[
-                Peer { name: CLIENT_GO, go: true },
-                Peer { name: CONTROLLER_RUNTIME, go: true },
-                Peer { name: KUBE_RUNTIME, go: false },
-                // What the machine leaves to gain: part of our own program.
-                Peer { name: "floor", go: false },
+                Peer {
+                    name: CLIENT_GO,
+                    go: true,
+                },
+                Peer {
+                    name: CONTROLLER_RUNTIME,
+                    go: true,
+                },
+                Peer {
+                    name: KUBE_RUNTIME,
+                    go: false,
+                },
+                // The minimal implementation in our own executable, as a lower bound.
+                Peer {
+                    name: "floor",
+                    go: false,
+                },
             ],
         },
-        Family { ours: COMPACT, peers: &[Peer { name: "client-go-unstructured", go: true }] },
-        Family { ours: METADATA, peers: &[] },
+        Family {
+            ours: COMPACT,
+            peers: &[Peer {
+                name: "client-go-unstructured",
+                go: true,
+            }],
+        },
+        Family {
+            ours: METADATA,
+            peers: &[],
+        },
     ],
     workloads: WORKLOADS,
     checks: &[],
     served: &["ingest-event", "sync-100k-embedded", "sync-100k-real"],
     same_objects: true,
-    quick_says: Some("quick: the sync rows are of 10,000 objects, and ingest-event is of 20,000 events"),
-    left_out: &[
-        "controller-runtime has only what its reader adds: its store, handlers and watches are client-go's",
-        "steersman-metadata is sent less than the others in ingest-event and the sync rows: metadata only",
+    quick_note: Some("quick: the sync rows use 10,000 objects, and ingest-event 20,000 events"),
+    omissions: &[
+        "controller-runtime is measured only for reads: its store, handlers and watches are client-go's",
+        "steersman-metadata receives only metadata in ingest-event and the sync rows, less than the others",
     ],
 };
 
-/// Objects are of 3,798 bytes of JSON, 6,245 with managed fields.
+/// An object has 3,798 bytes of JSON, 6,245 with managed fields.
 const COMPACT_HEAP: f64 = 0.9 * 3798.0;
 
 const WORKLOADS: &[Workload] = &[
@@ -50,22 +76,42 @@ const WORKLOADS: &[Workload] = &[
         "heap-per-object",
         3,
         &[
-            // At most 0.7 of Go's typed objects.
-            RatioOf { ours: COMPACT, peer: CLIENT_GO, least: 1.43 },
-            RatioOf { ours: COMPACT, peer: KUBE_RUNTIME, least: 7.0 },
+            // At most 0.7 times the heap of Go's typed objects.
+            RatioOf {
+                ours: COMPACT,
+                peer: CLIENT_GO,
+                least: 1.43,
+            },
+            RatioOf {
+                ours: COMPACT,
+                peer: KUBE_RUNTIME,
+                least: 7.0,
+            },
             AtMostOf(COMPACT, COMPACT_HEAP),
             AtMostOf(METADATA, 1000.0),
         ],
     ),
-    // The same as without.
-    workload("heap-per-object-managed", 3, &[AtMostOf(COMPACT, COMPACT_HEAP), AtMostOf(METADATA, 1000.0)]),
+    // The limits are those without managed fields, which are dropped.
+    workload(
+        "heap-per-object-managed",
+        3,
+        &[AtMostOf(COMPACT, COMPACT_HEAP), AtMostOf(METADATA, 1000.0)],
+    ),
     workload("heap-over-type", 1, &[AtMostOf(TYPED, 64.0)]),
-    workload("store-add-100k", 8, &[Ratio(CLIENT_GO, 4.0), Ratio(KUBE_RUNTIME, 30.0)]),
-    workload("store-update", 1, &[Ratio(CLIENT_GO, 2.5), Ratio(KUBE_RUNTIME, 25.0)]),
+    workload(
+        "store-add-100k",
+        8,
+        &[Ratio(CLIENT_GO, 4.0), Ratio(KUBE_RUNTIME, 30.0)],
+    ),
+    workload(
+        "store-update",
+        1,
+        &[Ratio(CLIENT_GO, 2.5), Ratio(KUBE_RUNTIME, 25.0)],
+    ),
     workload("get", 8, &[Ratio(CONTROLLER_RUNTIME, 40.0)]),
     workload("get-2t", 1, &[AtMostOf(TYPED, 100.0)]),
     workload("list-100k", 10, &[AtMostOf(TYPED, 1000.0)]),
-    // To objects that can be held, where the target is of a view.
+    // Returns owned objects. The target is for the view that `list-100k` measures.
     workload("list-100k-vec", 1, &[]),
     workload("list-label", 1, &[Ratio(CLIENT_GO, 2.0)]),
     workload("index-1000", 1, &[Ratio(CLIENT_GO, 10.0)]),
@@ -82,8 +128,16 @@ const WORKLOADS: &[Workload] = &[
         5,
         &[
             Ratio(CLIENT_GO, 5.0),
-            RatioOf { ours: COMPACT, peer: CLIENT_GO, least: 20.0 },
-            RatioOf { ours: COMPACT, peer: KUBE_RUNTIME, least: 4.0 },
+            RatioOf {
+                ours: COMPACT,
+                peer: CLIENT_GO,
+                least: 20.0,
+            },
+            RatioOf {
+                ours: COMPACT,
+                peer: KUBE_RUNTIME,
+                least: 4.0,
+            },
         ],
     ),
     workload("sync-100k-embedded", 8, &[]),

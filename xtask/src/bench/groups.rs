@@ -1,31 +1,34 @@
-//! What is measured, as data: the groups, their implementations, workloads and targets. The targets are ratios to the
-//! peers in the same run, or limits; they come with the project's performance specification.
+//! The groups of workloads, with their implementations and targets.
+//!
+//! A target is a ratio to a peer in the same run, or a limit.
 
 use super::{cache, controller, endpoint};
 
 /// Workloads that one table shows together.
 pub(super) struct Group {
     pub(super) name: &'static str,
-    /// The package and its cargo bench target with our side.
+    /// Package of our implementations.
     pub(super) package: &'static str,
+    /// Cargo bench target of our implementations.
     pub(super) bench: &'static str,
-    /// The folder of the Go module with peers, if there are any.
+    /// Directory of the Go module with peers.
     pub(super) go: Option<&'static str>,
-    /// Programs of this workspace with further peers.
+    /// Rust executables with peers.
     pub(super) packages: &'static [RustPeer],
-    /// Which of ours is compared with which peers.
+    /// Our implementations with the peers that each is compared with.
     pub(super) families: &'static [Family],
-    /// In the order of the table. What the executables offer beyond these comes after them, without targets.
+    /// Workloads in the order of the table. Others that the executables list follow, without
+    /// targets.
     pub(super) workloads: &'static [Workload],
     pub(super) checks: &'static [Check],
-    /// Workloads that need a server: our program has one.
+    /// Workloads that need a server, which our executable provides.
     pub(super) served: &'static [&'static str],
-    /// Whether all programs make the same objects, and tell so by `--objects`.
+    /// Whether all executables must use the same objects, which `--objects` checks.
     pub(super) same_objects: bool,
-    /// What is smaller in a quick run than its name says.
-    pub(super) quick_says: Option<&'static str>,
-    /// Why pairs are not there that one might look for.
-    pub(super) left_out: &'static [&'static str],
+    /// Note about workloads that are smaller in a quick run than their names state.
+    pub(super) quick_note: Option<&'static str>,
+    /// Notes about pairs that are not measured, with the reason.
+    pub(super) omissions: &'static [&'static str],
 }
 
 pub(super) struct RustPeer {
@@ -33,7 +36,7 @@ pub(super) struct RustPeer {
     pub(super) bin: &'static str,
 }
 
-/// Bare is compared with bare, and with metrics with metrics.
+/// One of our implementations, with the peers that have the same features, such as metrics.
 pub(super) struct Family {
     pub(super) ours: &'static str,
     pub(super) peers: &'static [Peer],
@@ -41,37 +44,50 @@ pub(super) struct Family {
 
 pub(super) struct Peer {
     pub(super) name: &'static str,
-    /// Whether it needs Go.
+    /// Whether the peer is written in Go.
     pub(super) go: bool,
 }
 
 pub(super) struct Workload {
     pub(super) name: &'static str,
-    /// How long it takes, relative to the others.
+    /// Duration relative to the other workloads.
     pub(super) weight: u32,
     pub(super) targets: &'static [Target],
 }
 
 #[derive(Clone, Copy)]
 pub(super) enum Target {
-    /// At least so many times better than that peer.
+    /// Minimum ratio to a peer, for the implementation of its family.
     Ratio(&'static str, f64),
-    /// One of ours, though another is compared with that peer.
-    RatioOf { ours: &'static str, peer: &'static str, least: f64 },
-    /// Each of ours at most this, in the row's unit.
+    /// Minimum ratio to a peer, for an implementation of another family.
+    RatioOf {
+        ours: &'static str,
+        peer: &'static str,
+        least: f64,
+    },
+    /// Maximum for all of our implementations, in the unit of the row.
     AtMost(f64),
-    /// Each of ours at least this, where more is better.
+    /// Minimum for all of our implementations, in the unit of the row.
     AtLeast(f64),
-    /// One of ours.
+    /// Maximum for one of our implementations, in the unit of the row.
     AtMostOf(&'static str, f64),
 }
 
-/// A target that spans workloads.
+/// A target that compares workloads or implementations.
 pub(super) enum Check {
-    /// What a workload costs at most, as a multiple of a smaller one.
-    Growth { from: &'static str, to: &'static str, at_most: f64 },
-    /// What one of ours costs at most over another, per item, in ns: the median over the workloads.
-    Extra { plain: &'static str, with: &'static str, at_most: f64 },
+    /// Maximum cost of a workload, as a multiple of that of a smaller one.
+    Growth {
+        from: &'static str,
+        to: &'static str,
+        at_most: f64,
+    },
+    /// Maximum extra cost per item, in ns, of one of our implementations over another. The value is
+    /// the median of all workloads.
+    Extra {
+        plain: &'static str,
+        with: &'static str,
+        at_most: f64,
+    },
 }
 
 pub(super) const CLIENT_GO: &str = "client-go";
@@ -80,7 +96,13 @@ pub(super) const CONTROLLER_RUNTIME: &str = "controller-runtime";
 const CONTROLLER_RUNTIME_PROM: &str = "controller-runtime+prom";
 pub(super) const KUBE_RUNTIME: &str = "kube-runtime";
 
-pub(super) const GROUPS: &[Group] = &[QUEUE_GROUP, APISERVER_GROUP, cache::GROUP, controller::GROUP, endpoint::GROUP];
+pub(super) const GROUPS: &[Group] = &[
+    QUEUE_GROUP,
+    APISERVER_GROUP,
+    cache::GROUP,
+    controller::GROUP,
+    endpoint::GROUP,
+];
 
 const APISERVER_GROUP: Group = Group {
     name: "apiserver",
@@ -88,7 +110,10 @@ const APISERVER_GROUP: Group = Group {
     bench: "apiserver",
     go: None,
     packages: &[],
-    families: &[Family { ours: "steersman-apiserver", peers: &[] }],
+    families: &[Family {
+        ours: "steersman-apiserver",
+        peers: &[],
+    }],
     workloads: &[
         workload("ready", 1, &[Target::AtMost(5000.0)]),
         workload("create-100k", 5, &[Target::AtMost(40.0)]),
@@ -97,15 +122,15 @@ const APISERVER_GROUP: Group = Group {
         workload("list-500-of-100k", 1, &[]),
         workload("watch-100-event", 5, &[Target::AtMost(10.0)]),
         workload("watch-1-event", 1, &[]),
-        // Ten for each of the hundred watchers.
+        // 10 µs for each of the 100 watchers.
         workload("watch-100-latency", 1, &[Target::AtMost(1000.0)]),
         workload("memory-100k", 5, &[Target::AtMost(150.0)]),
     ],
     checks: &[],
     served: &[],
     same_objects: false,
-    quick_says: None,
-    left_out: &[],
+    quick_note: None,
+    omissions: &[],
 };
 
 const QUEUE_GROUP: Group = Group {
@@ -113,34 +138,66 @@ const QUEUE_GROUP: Group = Group {
     package: "steersman",
     bench: "queue",
     go: Some("benches/peers"),
-    packages: &[RustPeer { package: "steersman-peer-kube-runtime", bin: "steersman-peer-kube-runtime" }],
+    packages: &[RustPeer {
+        package: "steersman-peer-kube-runtime",
+        bin: "steersman-peer-kube-runtime",
+    }],
     families: &[
         Family {
             ours: "steersman",
             peers: &[
-                Peer { name: CLIENT_GO, go: true },
-                Peer { name: CONTROLLER_RUNTIME, go: true },
-                Peer { name: KUBE_RUNTIME, go: false },
-                // What the machine leaves to gain: part of our own program.
-                Peer { name: "floor", go: false },
+                Peer {
+                    name: CLIENT_GO,
+                    go: true,
+                },
+                Peer {
+                    name: CONTROLLER_RUNTIME,
+                    go: true,
+                },
+                Peer {
+                    name: KUBE_RUNTIME,
+                    go: false,
+                },
+                // The minimal implementation in our own executable, as a lower bound.
+                Peer {
+                    name: "floor",
+                    go: false,
+                },
             ],
         },
         Family {
             ours: "steersman+metrics",
-            peers: &[Peer { name: CLIENT_GO_PROM, go: true }, Peer { name: CONTROLLER_RUNTIME_PROM, go: true }],
+            peers: &[
+                Peer {
+                    name: CLIENT_GO_PROM,
+                    go: true,
+                },
+                Peer {
+                    name: CONTROLLER_RUNTIME_PROM,
+                    go: true,
+                },
+            ],
         },
     ],
     workloads: QUEUE,
     checks: &[
-        Check::Growth { from: "filldrain-1k", to: "filldrain-1m", at_most: 4.0 },
-        Check::Extra { plain: "steersman", with: "steersman+metrics", at_most: 60.0 },
+        Check::Growth {
+            from: "filldrain-1k",
+            to: "filldrain-1m",
+            at_most: 4.0,
+        },
+        Check::Extra {
+            plain: "steersman",
+            with: "steersman+metrics",
+            at_most: 60.0,
+        },
     ],
     served: &[],
     same_objects: false,
-    quick_says: Some(
-        "quick: the bytes rows are of 250,000 keys instead of a million, and lateness is of 100 instead of 200",
+    quick_note: Some(
+        "quick: the bytes rows use 250,000 keys instead of a million, and lateness 100 instead of 200",
     ),
-    left_out: &[],
+    omissions: &[],
 };
 
 const QUEUE: &[Workload] = &[
@@ -184,28 +241,72 @@ const QUEUE: &[Workload] = &[
     workload(
         "mpmc-1p1w",
         1,
-        &[Target::Ratio(CLIENT_GO, 2.5), Target::Ratio(CLIENT_GO_PROM, 6.0), Target::Ratio(CONTROLLER_RUNTIME, 9.0)],
+        &[
+            Target::Ratio(CLIENT_GO, 2.5),
+            Target::Ratio(CLIENT_GO_PROM, 6.0),
+            Target::Ratio(CONTROLLER_RUNTIME, 9.0),
+        ],
     ),
     workload(
         "mpmc-8p8w",
         1,
-        &[Target::Ratio(CLIENT_GO, 3.0), Target::Ratio(CLIENT_GO_PROM, 6.0), Target::Ratio(CONTROLLER_RUNTIME, 10.0)],
+        &[
+            Target::Ratio(CLIENT_GO, 3.0),
+            Target::Ratio(CLIENT_GO_PROM, 6.0),
+            Target::Ratio(CONTROLLER_RUNTIME, 10.0),
+        ],
     ),
     workload(
         "mpmc-64p64w",
         1,
-        &[Target::Ratio(CLIENT_GO, 3.0), Target::Ratio(CLIENT_GO_PROM, 5.0), Target::Ratio(CONTROLLER_RUNTIME, 8.0)],
+        &[
+            Target::Ratio(CLIENT_GO, 3.0),
+            Target::Ratio(CLIENT_GO_PROM, 5.0),
+            Target::Ratio(CONTROLLER_RUNTIME, 8.0),
+        ],
     ),
-    workload("mpmc-1p64w", 1, &[Target::Ratio(CLIENT_GO, 2.5), Target::Ratio(CONTROLLER_RUNTIME, 8.0)]),
-    workload("dedup-1m", 1, &[Target::Ratio(CLIENT_GO, 1.5), Target::Ratio(CONTROLLER_RUNTIME, 15.0)]),
-    workload("add-after-1m", 5, &[Target::Ratio(CLIENT_GO, 4.0), Target::Ratio(CONTROLLER_RUNTIME, 10.0)]),
+    workload(
+        "mpmc-1p64w",
+        1,
+        &[
+            Target::Ratio(CLIENT_GO, 2.5),
+            Target::Ratio(CONTROLLER_RUNTIME, 8.0),
+        ],
+    ),
+    workload(
+        "dedup-1m",
+        1,
+        &[
+            Target::Ratio(CLIENT_GO, 1.5),
+            Target::Ratio(CONTROLLER_RUNTIME, 15.0),
+        ],
+    ),
+    workload(
+        "add-after-1m",
+        5,
+        &[
+            Target::Ratio(CLIENT_GO, 4.0),
+            Target::Ratio(CONTROLLER_RUNTIME, 10.0),
+        ],
+    ),
     workload("add-after-lateness-p50", 1, &[]),
     workload("add-after-lateness-p99", 1, &[Target::AtMost(2000.0)]),
     workload("fire-100k-p50", 3, &[]),
-    // At most twice client-go's.
+    // At most twice the time of client-go.
     workload("fire-100k-p99", 1, &[Target::Ratio(CLIENT_GO, 0.5)]),
-    workload("rate-limited-1m", 6, &[Target::Ratio(CLIENT_GO, 5.0), Target::Ratio(CONTROLLER_RUNTIME, 12.0)]),
-    workload("priorities-100k", 1, &[Target::Ratio(CONTROLLER_RUNTIME_PROM, 12.0)]),
+    workload(
+        "rate-limited-1m",
+        6,
+        &[
+            Target::Ratio(CLIENT_GO, 5.0),
+            Target::Ratio(CONTROLLER_RUNTIME, 12.0),
+        ],
+    ),
+    workload(
+        "priorities-100k",
+        1,
+        &[Target::Ratio(CONTROLLER_RUNTIME_PROM, 12.0)],
+    ),
     workload("latency-10k-p50", 2, &[]),
     workload("latency-10k-p99", 1, &[Target::Ratio(CLIENT_GO, 2.0)]),
     workload("latency-100k-p99", 2, &[Target::Ratio(CLIENT_GO, 2.0)]),
@@ -217,25 +318,35 @@ const QUEUE: &[Workload] = &[
     workload("snapshot-1m-wait-max", 1, &[]),
 ];
 
-pub(super) const fn workload(name: &'static str, weight: u32, targets: &'static [Target]) -> Workload {
-    Workload { name, weight, targets }
+pub(super) const fn workload(
+    name: &'static str,
+    weight: u32,
+    targets: &'static [Target],
+) -> Workload {
+    Workload {
+        name,
+        weight,
+        targets,
+    }
 }
 
 impl Group {
-    /// Every implementation, in the order of the table.
+    /// Returns all implementations in the order of the table.
     pub(super) fn implementations(&self) -> impl Iterator<Item = &'static str> {
-        self.families
-            .iter()
-            .flat_map(|family| std::iter::once(family.ours).chain(family.peers.iter().map(|peer| peer.name)))
+        self.families.iter().flat_map(|family| {
+            std::iter::once(family.ours).chain(family.peers.iter().map(|peer| peer.name))
+        })
     }
 
-    /// Which of ours that peer is compared with.
+    /// Returns our implementation that `peer` is compared with.
     pub(super) fn ours_for(&self, peer: &str) -> Option<&'static str> {
-        let family = self.families.iter().find(|family| family.peers.iter().any(|known| known.name == peer))?;
+        let family = self
+            .families
+            .iter()
+            .find(|family| family.peers.iter().any(|known| known.name == peer))?;
         Some(family.ours)
     }
 
-    /// That workload, if it is a known one.
     pub(super) fn workload(&self, name: &str) -> Option<&'static Workload> {
         self.workloads.iter().find(|known| known.name == name)
     }
@@ -246,41 +357,58 @@ mod tests {
     use super::*;
     use std::{collections::BTreeSet, fs, path::Path};
 
-    /// The rows that whoever reads reports counts on, of each of ours.
+    /// Rows that consumers of reports depend on.
     const FIXED: &str = "steady filldrain-1k filldrain-100k filldrain-1m mpmc-1p1w mpmc-8p8w mpmc-64p64w mpmc-1p64w dedup-1m \
         add-after-1m add-after-lateness-p50 add-after-lateness-p99 rate-limited-1m priorities-100k latency-10k-p50 latency-10k-p99 \
         latency-100k-p99 bytes-ready bytes-delayed bytes-limited";
 
     #[test]
-    fn the_queue_has_the_rows_that_are_fixed() {
+    fn the_queue_group_has_the_rows_that_reports_depend_on() {
         for fixed in FIXED.split_whitespace() {
             assert!(QUEUE_GROUP.workload(fixed).is_some(), "{fixed}");
         }
-        let ours: Vec<&str> = QUEUE_GROUP.families.iter().map(|family| family.ours).collect();
+        let ours: Vec<&str> = QUEUE_GROUP
+            .families
+            .iter()
+            .map(|family| family.ours)
+            .collect();
         assert_eq!(ours, ["steersman", "steersman+metrics"]);
     }
 
-    /// To build the bench and ask it takes minutes; its sources tell the same.
+    /// Searches the sources, because building the bench to run `--list` takes minutes.
     #[test]
-    fn the_queues_bench_has_what_its_table_has() {
+    fn the_queue_bench_has_the_workloads_of_its_group() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/queue");
-        let files = fs::read_dir(folder).unwrap().map(|file| fs::read_to_string(file.unwrap().path()).unwrap());
+        let files = fs::read_dir(folder)
+            .unwrap()
+            .map(|file| fs::read_to_string(file.unwrap().path()).unwrap());
         let sources: String = files.collect();
-        let lists = sources.split("names: &[").skip(1).chain(sources.split("workload(&[").skip(1));
+        let lists = sources
+            .split("names: &[")
+            .skip(1)
+            .chain(sources.split("workload(&[").skip(1));
         let offered: BTreeSet<&str> = lists
             .filter_map(|list| list.split_once(']'))
             .flat_map(|(list, _)| list.split(','))
             .map(|name| name.trim().trim_matches('"'))
             .collect();
-        let table: BTreeSet<&str> = QUEUE_GROUP.workloads.iter().map(|workload| workload.name).collect();
+        let table: BTreeSet<&str> = QUEUE_GROUP
+            .workloads
+            .iter()
+            .map(|workload| workload.name)
+            .collect();
         assert_eq!(offered, table);
         for family in QUEUE_GROUP.families {
-            assert!(sources.contains(&format!("&str = \"{}\";", family.ours)), "{}", family.ours);
+            assert!(
+                sources.contains(&format!("&str = \"{}\";", family.ours)),
+                "{}",
+                family.ours
+            );
         }
     }
 
     #[test]
-    fn every_target_names_a_peer_and_every_check_names_what_is_measured() {
+    fn targets_and_checks_name_existing_implementations_and_workloads() {
         for group in GROUPS {
             for workload in group.workloads {
                 for target in workload.targets {
@@ -294,13 +422,25 @@ mod tests {
                     assert!(named.iter().all(known), "{}: {named:?}", workload.name);
                 }
             }
-            assert!(group.served.iter().all(|name| group.workload(name).is_some()));
-            let names: Vec<&str> = group.workloads.iter().map(|workload| workload.name).collect();
+            assert!(
+                group
+                    .served
+                    .iter()
+                    .all(|name| group.workload(name).is_some())
+            );
+            let names: Vec<&str> = group
+                .workloads
+                .iter()
+                .map(|workload| workload.name)
+                .collect();
             for check in group.checks {
                 match check {
-                    Check::Growth { from, to, .. } => assert!(names.contains(from) && names.contains(to)),
+                    Check::Growth { from, to, .. } => {
+                        assert!(names.contains(from) && names.contains(to));
+                    }
                     Check::Extra { plain, with, .. } => {
-                        let ours: Vec<&str> = group.families.iter().map(|family| family.ours).collect();
+                        let ours: Vec<&str> =
+                            group.families.iter().map(|family| family.ours).collect();
                         assert!(ours.contains(plain) && ours.contains(with));
                     }
                 }

@@ -1,29 +1,31 @@
-//! The measuring itself: workload by workload, every implementation once a round, so that whatever slows the machine for
-//! a while slows all of them; and again where other processes disturbed a repetition.
+//! Measures all pairs, workload by workload.
+//!
+//! Each round measures every implementation once, so that a slow phase of the machine affects all
+//! of them. A repetition during which other processes used much CPU is repeated.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use super::{
+    budget::Budget,
+    cpu_usage::{Reading, TOLERATED_SHARE},
     executables::{Measurement, Pair, Programs},
     groups::Group,
-    pace::Pace,
-    quiet::{Reading, TOLERATED},
     rows::Samples,
     server::Server,
 };
 use crate::progress;
 
-/// What to measure, in the order of the table.
+/// The pairs to measure, in the order of the table.
 pub(super) struct Plan {
-    workloads: Vec<Planned>,
-    /// A sentence for what the group expects of our program and it does not offer.
+    workloads: Vec<PlannedWorkload>,
+    /// Notes about workloads of the group that our executable does not list.
     pub(super) missing: Vec<String>,
 }
 
-struct Planned {
-    /// The same workload on every implementation.
+struct PlannedWorkload {
+    /// The workload on every implementation.
     pairs: Vec<Pair>,
     weight: f64,
     /// Whether it needs a server.
@@ -31,29 +33,63 @@ struct Planned {
 }
 
 impl Plan {
-    /// The workloads among `pairs` whose name contains `filter`.
+    /// Plans the workloads of `pairs` whose name contains `filter`.
     pub(super) fn new(group: &Group, pairs: &[Pair], filter: Option<&str>) -> Self {
         let listed = pairs.iter().map(|pair| pair.workload.as_str());
         let mut names: Vec<&str> = Vec::new();
-        for name in group.workloads.iter().map(|workload| workload.name).chain(listed) {
+        for name in group
+            .workloads
+            .iter()
+            .map(|workload| workload.name)
+            .chain(listed)
+        {
             if filter.is_none_or(|part| name.contains(part)) && !names.contains(&name) {
                 names.push(name);
             }
         }
         let ours = group.families[0].ours;
-        let offered = |name: &str| pairs.iter().any(|pair| pair.workload == name && pair.implementation == ours);
-        let absent: Vec<&str> = names.iter().copied().filter(|name| !offered(name)).collect();
-        let missing =
-            if absent.is_empty() { vec![] } else { vec![format!("not offered by {ours}: {}", absent.join(", "))] };
-
-        let place = |pair: &Pair| group.implementations().position(|known| known == pair.implementation);
-        let planned = |name: &str| {
-            let mut pairs: Vec<Pair> = pairs.iter().filter(|pair| pair.workload == name).cloned().collect();
-            pairs.sort_by_key(|pair| place(pair).unwrap_or(usize::MAX));
-            let weight = group.workload(name).map_or(1.0, |known| f64::from(known.weight));
-            Planned { pairs, weight, served: group.served.contains(&name) }
+        let offered = |name: &str| {
+            pairs
+                .iter()
+                .any(|pair| pair.workload == name && pair.implementation == ours)
         };
-        let workloads = names.into_iter().map(planned).filter(|planned| !planned.pairs.is_empty()).collect();
+        let absent: Vec<&str> = names
+            .iter()
+            .copied()
+            .filter(|name| !offered(name))
+            .collect();
+        let missing = if absent.is_empty() {
+            vec![]
+        } else {
+            vec![format!("not offered by {ours}: {}", absent.join(", "))]
+        };
+
+        let column = |pair: &Pair| {
+            group
+                .implementations()
+                .position(|known| known == pair.implementation)
+        };
+        let planned = |name: &str| {
+            let mut pairs: Vec<Pair> = pairs
+                .iter()
+                .filter(|pair| pair.workload == name)
+                .cloned()
+                .collect();
+            pairs.sort_by_key(|pair| column(pair).unwrap_or(usize::MAX));
+            let weight = group
+                .workload(name)
+                .map_or(1.0, |known| f64::from(known.weight));
+            PlannedWorkload {
+                pairs,
+                weight,
+                served: group.served.contains(&name),
+            }
+        };
+        let workloads = names
+            .into_iter()
+            .map(planned)
+            .filter(|planned| !planned.pairs.is_empty())
+            .collect();
         Self { workloads, missing }
     }
 
@@ -62,10 +98,10 @@ impl Plan {
     }
 }
 
-/// What came of it.
+/// Results of a run.
 pub(super) struct Measured {
     pub(super) samples: Samples,
-    /// What a reader of the table should know.
+    /// Notes for the reader of the table.
     pub(super) remarks: Vec<String>,
     /// Whether no repetition failed.
     pub(super) complete: bool,
@@ -74,18 +110,18 @@ pub(super) struct Measured {
 /// One implementation of the workload that is being measured.
 struct Contender<'a> {
     pair: &'a Pair,
-    /// How often it may still be repeated because the machine was not quiet.
+    /// Remaining extra repetitions after disturbances by other processes.
     extra: usize,
-    /// How long its last repetition took.
+    /// Duration of the last repetition.
     cost: Duration,
-    /// How many rounds it takes part in.
+    /// Number of rounds to measure it in.
     rounds: usize,
 }
 
-pub(super) fn all(plan: &Plan, programs: &Programs, pace: &Pace, quick: bool) -> Measured {
+pub(super) fn all(plan: &Plan, programs: &Programs, budget: &Budget, quick: bool) -> Measured {
     let mut run = Run {
         programs,
-        pace,
+        budget,
         quick,
         server: None,
         samples: Samples::default(),
@@ -99,14 +135,20 @@ pub(super) fn all(plan: &Plan, programs: &Programs, pace: &Pace, quick: bool) ->
     for (position, planned) in plan.workloads.iter().enumerate() {
         let before = weight;
         weight += planned.weight;
-        // A run that yields several workloads has measured the later ones already.
+        // A run that reports several workloads may have measured this one already.
         let fresh = |pair: &&Pair| !run.samples.contains(&pair.workload, &pair.implementation);
         let pairs: Vec<&Pair> = planned.pairs.iter().filter(fresh).collect();
         let Some(first) = pairs.first() else { continue };
-        let left = pace.left(before / total);
-        let left = left.map_or_else(String::new, |left| format!(", about {} left", progress::words(left)));
-        let implementations = progress::counted(pairs.len(), "implementation");
-        eprintln!("[{:>2}/{count}] {} ({implementations}{left})", position + 1, first.workload);
+        let left = budget.left(before / total);
+        let left = left.map_or_else(String::new, |left| {
+            format!(", about {} left", progress::format_duration(left))
+        });
+        let implementations = progress::pluralize(pairs.len(), "implementation");
+        eprintln!(
+            "[{:>2}/{count}] {} ({implementations}{left})",
+            position + 1,
+            first.workload
+        );
         if planned.served && !run.serve(&first.workload) {
             continue;
         }
@@ -114,41 +156,52 @@ pub(super) fn all(plan: &Plan, programs: &Programs, pace: &Pace, quick: bool) ->
         run.server = None;
     }
     let complete = run.failures.is_empty();
-    Measured { remarks: run.remarks(), samples: run.samples, complete }
+    Measured {
+        remarks: run.remarks(),
+        samples: run.samples,
+        complete,
+    }
 }
 
 struct Run<'a> {
     programs: &'a Programs,
-    pace: &'a Pace,
+    budget: &'a Budget,
     quick: bool,
-    /// That of the workload that is being measured.
+    /// Server of the current workload.
     server: Option<Server>,
     samples: Samples,
-    /// Repetitions kept although others took that share of a core.
+    /// Disturbed repetitions that were kept, with the share of a core that other processes used.
     disturbed: Vec<(String, f64)>,
     failures: Vec<String>,
-    /// Workloads without the server they need.
+    /// Notes about workloads whose server is unavailable.
     absent: Vec<String>,
 }
 
 impl Run<'_> {
-    /// Starts the workload's server; false if there is none.
+    /// Starts the server of a workload. Returns whether it is running.
     fn serve(&mut self, workload: &str) -> bool {
         match self.programs.serve(workload, self.quick) {
             Ok(Some(server)) => self.server = Some(server),
-            Ok(None) => self.absent.push(format!("not measured, because its server cannot be had here: {workload}")),
+            Ok(None) => self.absent.push(format!(
+                "not measured, because its server cannot run on this machine: {workload}"
+            )),
             Err(error) => self.failures.push(format!("{error:#}")),
         }
         self.server.is_some()
     }
 
-    /// Measures one workload, which ends at `share` of the run.
+    /// Measures one workload, which should be complete after `share` of the run.
     fn workload(&mut self, pairs: &[&Pair], share: f64) {
-        let begin = |pair| Contender { pair, extra: self.pace.extra, cost: Duration::ZERO, rounds: self.pace.rounds };
+        let begin = |pair| Contender {
+            pair,
+            extra: self.budget.extra,
+            cost: Duration::ZERO,
+            rounds: self.budget.rounds,
+        };
         let mut contenders: Vec<Contender<'_>> = pairs.iter().copied().map(begin).collect();
-        for round in 0..self.pace.rounds {
+        for round in 0..self.budget.rounds {
             for contender in &mut contenders {
-                let affordable = round == 0 || self.pace.affords(contender.cost, share);
+                let affordable = round == 0 || self.budget.affords(contender.cost, share);
                 if affordable && round < contender.rounds {
                     self.repetition(contender, share);
                 }
@@ -156,7 +209,7 @@ impl Run<'_> {
         }
     }
 
-    /// Measures until the machine was quiet or patience ends.
+    /// Measures one repetition, again if other processes disturbed it and the budget allows.
     fn repetition(&mut self, contender: &mut Contender<'_>, share: f64) {
         loop {
             let (result, others) = self.once(contender);
@@ -168,18 +221,25 @@ impl Run<'_> {
                     return;
                 }
             };
-            // Memory is the same whoever else computes, and almost the same every time.
+            // Other processes do not affect memory.
             let bytes = values.iter().all(|value| value.unit == "B");
-            let disturbed = !bytes && others > TOLERATED;
-            if disturbed && contender.extra > 0 && self.pace.affords(contender.cost, share) {
+            let disturbed = !bytes && others > TOLERATED_SHARE;
+            if disturbed && contender.extra > 0 && self.budget.affords(contender.cost, share) {
                 contender.extra -= 1;
                 continue;
             }
             if disturbed {
-                let Pair { workload, implementation, .. } = contender.pair;
-                self.disturbed.push((format!("{workload} {implementation}"), others));
+                let Pair {
+                    workload,
+                    implementation,
+                    ..
+                } = contender.pair;
+                self.disturbed
+                    .push((format!("{workload} {implementation}"), others));
             }
-            contender.rounds = contender.rounds.min(self.pace.rounds_of(bytes, contender.cost));
+            contender.rounds = contender
+                .rounds
+                .min(self.budget.rounds_of(bytes, contender.cost));
             for value in values {
                 self.samples.add(value);
             }
@@ -187,29 +247,38 @@ impl Run<'_> {
         }
     }
 
-    /// Measures once, and tells what share of a core others took meanwhile.
+    /// Measures once. Also returns the share of a core that other processes used meanwhile.
     fn once(&self, contender: &mut Contender<'_>) -> (Result<Vec<Measurement>>, f64) {
         let server = self.server.as_ref();
         let reading = || Reading::now(server.map(Server::id));
-        let (start, before) = (Instant::now(), reading());
+        let start = Instant::now();
+        let before = reading();
         let result = self.programs.measure(contender.pair, self.quick, server);
         contender.cost = start.elapsed();
-        let others = reading().zip(before).map_or(0.0, |(after, before)| after.others_since(&before));
+        let others = reading()
+            .zip(before)
+            .map_or(0.0, |(after, before)| after.others_since(&before));
         (result, others)
     }
 
     fn remarks(&self) -> Vec<String> {
-        let mut remarks: Vec<String> = self.failures.iter().map(|failure| format!("FAILED: {failure}")).collect();
+        let mut remarks: Vec<String> = self
+            .failures
+            .iter()
+            .map(|failure| format!("FAILED: {failure}"))
+            .collect();
         remarks.extend(self.absent.iter().cloned());
         if Reading::now(None).is_none() {
-            remarks.push("whether the machine was quiet is not known: this system has no /proc/stat".into());
+            remarks.push(
+                "disturbances by other processes are unknown: this system has no /proc/stat".into(),
+            );
         }
         remarks.extend(disturbances(&self.disturbed));
         remarks
     }
 }
 
-/// One sentence on the repetitions that were kept although the machine was not quiet, with the worst pairs.
+/// Returns a note about the disturbed repetitions that were kept, with the worst pairs.
 fn disturbances(kept: &[(String, f64)]) -> Option<String> {
     const SHOWN: usize = 5;
     let mut pairs: Vec<(&str, f64)> = Vec::new();
@@ -220,13 +289,18 @@ fn disturbances(kept: &[(String, f64)]) -> Option<String> {
         }
     }
     pairs.sort_by(|(_, a), (_, b)| b.total_cmp(a));
-    let shown = |(pair, most): &(&str, f64)| format!("{pair} (others took {:.0} % of a core)", most * 100.0);
+    let shown = |(pair, most): &(&str, f64)| format!("{pair} ({:.0} % of a core)", most * 100.0);
     let mut list: Vec<String> = pairs.iter().take(SHOWN).map(shown).collect();
     if pairs.len() > SHOWN {
         list.push(format!("{} more", pairs.len() - SHOWN));
     }
-    let repetitions = progress::counted(kept.len(), "repetition");
-    (!kept.is_empty()).then(|| format!("the machine was not quiet during {repetitions}: {}", list.join(", ")))
+    let repetitions = progress::pluralize(kept.len(), "repetition");
+    (!kept.is_empty()).then(|| {
+        format!(
+            "other processes used CPU during {repetitions}: {}",
+            list.join(", ")
+        )
+    })
 }
 
 #[cfg(test)]
@@ -234,10 +308,19 @@ mod tests {
     use super::{super::groups::GROUPS, *};
 
     fn plan(offers: &[(&str, &str)], filter: Option<&str>) -> (Vec<Vec<String>>, Vec<String>) {
-        let pairs: Vec<Pair> = offers.iter().map(|(workload, by)| Pair::of(workload, by)).collect();
+        let pairs: Vec<Pair> = offers
+            .iter()
+            .map(|(workload, by)| Pair::of(workload, by))
+            .collect();
         let plan = Plan::new(&GROUPS[0], &pairs, filter);
         let name = |pair: &Pair| format!("{} {}", pair.workload, pair.implementation);
-        (plan.workloads.iter().map(|planned| planned.pairs.iter().map(name).collect()).collect(), plan.missing)
+        (
+            plan.workloads
+                .iter()
+                .map(|planned| planned.pairs.iter().map(name).collect())
+                .collect(),
+            plan.missing,
+        )
     }
 
     #[test]
@@ -253,7 +336,11 @@ mod tests {
         assert_eq!(
             workloads,
             [
-                vec!["steady steersman", "steady client-go", "steady steersman+metrics"],
+                vec![
+                    "steady steersman",
+                    "steady client-go",
+                    "steady steersman+metrics"
+                ],
                 vec!["new steersman"],
                 vec!["steady-b other"],
             ]
@@ -261,18 +348,25 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_tells_what_ours_does_not_offer() {
-        let (workloads, missing) = plan(&[("bytes-ready", "steersman"), ("bytes-delayed", "client-go")], Some("bytes"));
+    fn a_plan_reports_workloads_that_our_executable_does_not_list() {
+        let (workloads, missing) = plan(
+            &[("bytes-ready", "steersman"), ("bytes-delayed", "client-go")],
+            Some("bytes"),
+        );
         assert_eq!(workloads.len(), 2);
-        assert_eq!(missing, ["not offered by steersman: bytes-delayed, bytes-limited"]);
+        assert_eq!(
+            missing,
+            ["not offered by steersman: bytes-delayed, bytes-limited"]
+        );
     }
 
     #[test]
-    fn disturbed_repetitions_are_summed_up_for_each_pair() {
-        let kept = [("a", 0.2), ("b", 0.5), ("a", 0.31)].map(|(pair, others)| (pair.to_owned(), others));
+    fn disturbed_repetitions_are_reported_by_pair() {
+        let kept =
+            [("a", 0.2), ("b", 0.5), ("a", 0.31)].map(|(pair, others)| (pair.to_owned(), others));
         assert_eq!(
             disturbances(&kept).unwrap(),
-            "the machine was not quiet during 3 repetitions: b (others took 50 % of a core), a (others took 31 % of a core)"
+            "other processes used CPU during 3 repetitions: b (50 % of a core), a (31 % of a core)"
         );
         let many: Vec<(String, f64)> = (0..9).map(|pair| (format!("pair-{pair}"), 0.2)).collect();
         assert!(disturbances(&many).unwrap().ends_with(", 4 more"));

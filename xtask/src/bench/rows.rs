@@ -1,10 +1,10 @@
-//! From repetitions to rows: median, minimum and maximum of each pair, and the ratio of two rows.
+//! Aggregates repetitions to rows with median, minimum and maximum, and compares rows.
 
 use serde::Serialize;
 
 use super::{executables::Measurement, groups::Group};
 
-/// Everything measured so far.
+/// All values measured so far.
 #[derive(Default)]
 pub(super) struct Samples {
     series: Vec<Series>,
@@ -17,7 +17,7 @@ struct Series {
     values: Vec<f64>,
 }
 
-/// A line of the report: one workload on one implementation.
+/// A row of the report: one workload on one implementation.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct Row {
     pub(super) workload: String,
@@ -31,28 +31,55 @@ pub(super) struct Row {
 
 impl Samples {
     pub(super) fn add(&mut self, measurement: Measurement) {
-        let Measurement { workload, implementation, unit, value } = measurement;
-        let known = self.series.iter_mut().find(|s| s.workload == workload && s.implementation == implementation);
+        let Measurement {
+            workload,
+            implementation,
+            unit,
+            value,
+        } = measurement;
+        let known = self
+            .series
+            .iter_mut()
+            .find(|s| s.workload == workload && s.implementation == implementation);
         match known {
             Some(series) => series.values.push(value),
-            None => self.series.push(Series { workload, implementation, unit, values: vec![value] }),
+            None => self.series.push(Series {
+                workload,
+                implementation,
+                unit,
+                values: vec![value],
+            }),
         }
     }
 
     pub(super) fn contains(&self, workload: &str, implementation: &str) -> bool {
-        self.series.iter().any(|series| series.workload == workload && series.implementation == implementation)
+        self.series
+            .iter()
+            .any(|series| series.workload == workload && series.implementation == implementation)
     }
 
-    /// The rows in the order of the group's table; what the group does not know comes last.
+    /// Returns the rows in the order of the group. Workloads that are not in the group come last.
     pub(super) fn rows(&self, group: &Group) -> Vec<Row> {
-        let place = |series: &Series| {
-            let workload = group.workloads.iter().position(|known| known.name == series.workload);
-            let same = self.series.iter().position(|first| first.workload == series.workload);
-            let implementation = group.implementations().position(|known| known == series.implementation);
-            (workload.unwrap_or(usize::MAX), same, implementation.unwrap_or(usize::MAX))
+        let position = |series: &Series| {
+            let workload = group
+                .workloads
+                .iter()
+                .position(|known| known.name == series.workload);
+            let first_seen = self
+                .series
+                .iter()
+                .position(|first| first.workload == series.workload);
+            let implementation = group
+                .implementations()
+                .position(|known| known == series.implementation);
+            (
+                workload.unwrap_or(usize::MAX),
+                first_seen,
+                implementation.unwrap_or(usize::MAX),
+            )
         };
         let mut ordered: Vec<&Series> = self.series.iter().collect();
-        ordered.sort_by_key(|series| place(series));
+        ordered.sort_by_key(|series| position(series));
         ordered.into_iter().map(Series::row).collect()
     }
 }
@@ -73,18 +100,22 @@ impl Series {
     }
 }
 
-/// The middle of sorted values, or the mean of the two in the middle.
+/// Returns the median of sorted values.
 pub(super) fn median(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
-    if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) }
+    if sorted.len() % 2 == 1 {
+        sorted[middle]
+    } else {
+        f64::midpoint(sorted[middle - 1], sorted[middle])
+    }
 }
 
-/// To three decimals, beyond which nothing is meant.
+/// Rounds to three decimals.
 fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-/// All rows, and how to find one.
+/// The rows of a report.
 pub(super) struct Rows(Vec<Row>);
 
 impl Rows {
@@ -97,14 +128,20 @@ impl Rows {
     }
 
     pub(super) fn get(&self, workload: &str, implementation: &str) -> Option<&Row> {
-        self.0.iter().find(|row| row.workload == workload && row.implementation == implementation)
+        self.0
+            .iter()
+            .find(|row| row.workload == workload && row.implementation == implementation)
     }
 }
 
-/// How many times better `ours` is than `peer`; nothing where one of them is zero.
+/// Returns how many times better `ours` is than `peer`, or `None` if one of them is zero.
 pub(super) fn ratio(ours: &Row, peer: &Row) -> Option<f64> {
     let more_is_better = ours.unit.ends_with("/s");
-    let (better, worse) = if more_is_better { (peer.median, ours.median) } else { (ours.median, peer.median) };
+    let (better, worse) = if more_is_better {
+        (peer.median, ours.median)
+    } else {
+        (ours.median, peer.median)
+    };
     (better > 0.0 && worse > 0.0).then(|| worse / better)
 }
 
@@ -112,7 +149,12 @@ pub(super) fn ratio(ours: &Row, peer: &Row) -> Option<f64> {
 pub(super) mod tests {
     use super::{super::groups::GROUPS, *};
 
-    pub(in super::super) fn row(workload: &str, implementation: &str, unit: &str, median: f64) -> Row {
+    pub(in super::super) fn row(
+        workload: &str,
+        implementation: &str,
+        unit: &str,
+        median: f64,
+    ) -> Row {
         Row {
             workload: workload.into(),
             implementation: implementation.into(),
@@ -143,11 +185,21 @@ pub(super) mod tests {
             ("filldrain-1k", "steersman", 1.2345),
         ] {
             let (workload, implementation) = (workload.to_owned(), implementation.to_owned());
-            samples.add(Measurement { workload, implementation, unit: "ns".into(), value });
+            samples.add(Measurement {
+                workload,
+                implementation,
+                unit: "ns".into(),
+                value,
+            });
         }
-        assert!(samples.contains("steady", "steersman") && !samples.contains("steady", "client-go"));
+        assert!(
+            samples.contains("steady", "steersman") && !samples.contains("steady", "client-go")
+        );
         let rows = samples.rows(&GROUPS[0]);
-        let order: Vec<_> = rows.iter().map(|row| (row.workload.as_str(), row.implementation.as_str())).collect();
+        let order: Vec<_> = rows
+            .iter()
+            .map(|row| (row.workload.as_str(), row.implementation.as_str()))
+            .collect();
         assert_eq!(
             order,
             [
@@ -157,17 +209,36 @@ pub(super) mod tests {
                 ("own", "steersman")
             ]
         );
-        let filldrain =
-            Row { median: 1.235, min: 1.0, max: 3.0, samples: 3, ..row("filldrain-1k", "steersman", "ns", 0.0) };
+        let filldrain = Row {
+            median: 1.235,
+            min: 1.0,
+            max: 3.0,
+            samples: 3,
+            ..row("filldrain-1k", "steersman", "ns", 0.0)
+        };
         assert_eq!(rows[1], filldrain);
     }
 
     #[test]
-    fn a_ratio_above_one_means_that_we_are_better() {
-        let times = ratio(&row("w", "steersman", "ns", 50.0), &row("w", "client-go", "ns", 200.0)).unwrap();
+    fn a_ratio_above_one_means_that_ours_is_better() {
+        let times = ratio(
+            &row("w", "steersman", "ns", 50.0),
+            &row("w", "client-go", "ns", 200.0),
+        )
+        .unwrap();
         assert!((times - 4.0).abs() < 1e-9);
-        let rates = ratio(&row("w", "steersman", "items/s", 50.0), &row("w", "client-go", "items/s", 200.0)).unwrap();
+        let rates = ratio(
+            &row("w", "steersman", "items/s", 50.0),
+            &row("w", "client-go", "items/s", 200.0),
+        )
+        .unwrap();
         assert!((rates - 0.25).abs() < 1e-9);
-        assert_eq!(ratio(&row("w", "steersman", "us", 0.0), &row("w", "client-go", "us", 2.0)), None);
+        assert_eq!(
+            ratio(
+                &row("w", "steersman", "us", 0.0),
+                &row("w", "client-go", "us", 2.0)
+            ),
+            None
+        );
     }
 }

@@ -1,5 +1,7 @@
-//! The server of a workload that needs one: our program with `--serve WORKLOAD`. It prints the path of its kubeconfig once it is ready, and ends when
-//! its input does. All implementations are measured against the same one.
+//! The API server of a workload, shared by all implementations.
+//!
+//! It is our executable with `--serve WORKLOAD`. It prints the path of its kubeconfig when it is
+//! ready, and stops when its standard input is closed.
 
 use std::{
     io::{BufRead, BufReader},
@@ -14,10 +16,10 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::process;
 
 /// Filling a real server with 100,000 objects takes minutes.
-const READY: Duration = Duration::from_mins(20);
-const END: Duration = Duration::from_secs(30);
-/// How a server ends that cannot be had here, after it has said why.
-const CANNOT: i32 = 3;
+const START_TIMEOUT: Duration = Duration::from_mins(20);
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
+/// Exit code of a server that cannot run on this machine. It prints the reason.
+const UNAVAILABLE: i32 = 3;
 
 pub(super) struct Server {
     child: Child,
@@ -25,39 +27,52 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Nothing if it cannot be had here.
+    /// Starts the server. Returns `None` if it cannot run on this machine.
     pub(super) fn start(mut command: Command) -> Result<Option<Self>> {
-        let shown = process::shown(&command);
+        let shown = process::display_command(&command);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let child = child.with_context(|| format!("cannot start `{shown}`"))?;
-        // From here on dropping it ends it.
-        let mut server = Self { child, kubeconfig: String::new() };
-        let output = server.child.stdout.take().context("the server's output is not piped")?;
+        // From here on, dropping `server` stops the process.
+        let mut server = Self {
+            child,
+            kubeconfig: String::new(),
+        };
+        let output = server
+            .child
+            .stdout
+            .take()
+            .context("the output of the server is not piped")?;
         let (sender, receiver) = mpsc::channel();
         thread::spawn(move || {
             let mut line = String::new();
             let read = BufReader::new(output).read_line(&mut line).map(|_| line);
-            // The receiver is gone only if it has given up on this server.
+            // The receiver is dropped if the server is not ready in time.
             let _ = sender.send(read);
         });
-        let Ok(line) = receiver.recv_timeout(READY) else {
-            bail!("`{shown}` was not ready after {} s", READY.as_secs());
+        let Ok(line) = receiver.recv_timeout(START_TIMEOUT) else {
+            bail!(
+                "`{shown}` was not ready after {} s",
+                START_TIMEOUT.as_secs()
+            );
         };
         line?.trim().clone_into(&mut server.kubeconfig);
         if server.kubeconfig.is_empty() {
             let status = server.child.wait()?;
-            ensure!(status.code() == Some(CANNOT), "`{shown}` failed ({status}): see its message above");
+            ensure!(
+                status.code() == Some(UNAVAILABLE),
+                "`{shown}` failed ({status}); see its output above"
+            );
             return Ok(None);
         }
         Ok(Some(server))
     }
 
-    /// Its process, whose time is not that of strangers.
+    /// Returns the process id, so that its CPU time is not counted as that of other programs.
     pub(super) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    fn ended(&mut self) -> Option<ExitStatus> {
+    fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 }
@@ -65,10 +80,10 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        let asked = Instant::now();
-        while self.ended().is_none() {
-            if asked.elapsed() > END {
-                // It may have ended meanwhile.
+        let requested = Instant::now();
+        while self.exit_status().is_none() {
+            if requested.elapsed() > STOP_TIMEOUT {
+                // Fails if the process has exited meanwhile.
                 let _ = self.child.kill();
                 let _ = self.child.wait();
                 return;
@@ -89,16 +104,18 @@ mod tests {
     }
 
     #[test]
-    fn a_server_says_where_it_is_and_ends_with_its_input() {
-        let server = Server::start(shell("echo /some/path; cat")).unwrap().unwrap();
+    fn a_server_prints_its_kubeconfig_and_stops_when_its_input_is_closed() {
+        let server = Server::start(shell("echo /some/path; cat"))
+            .unwrap()
+            .unwrap();
         assert_eq!(server.kubeconfig, "/some/path");
         let begun = Instant::now();
         drop(server);
-        assert!(begun.elapsed() < END, "it had to be killed");
+        assert!(begun.elapsed() < STOP_TIMEOUT, "the server was killed");
     }
 
     #[test]
-    fn a_server_that_cannot_be_had_is_no_failure_and_one_that_breaks_is() {
+    fn an_unavailable_server_is_not_an_error() {
         assert!(Server::start(shell("exit 3")).unwrap().is_none());
         assert!(Server::start(shell("exit 1")).is_err());
     }

@@ -1,5 +1,4 @@
-//! The one table: every workload, ours and the peers', the ratio and whether its target is met. Long for a terminal,
-//! wide as Markdown.
+//! Formats the table of results with ratios and targets, as text or Markdown.
 
 use super::{
     groups::{Check, Group, Target},
@@ -13,13 +12,24 @@ pub(super) struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// For terminals: a line for each row.
+    /// Formats the table for a terminal, with a line for each row.
     pub(super) fn text(&self) -> String {
-        let header = ["workload", "implementation", "median [min..max]", "unit", "ratio", "target"];
+        let header = [
+            "workload",
+            "implementation",
+            "median [min..max]",
+            "unit",
+            "ratio",
+            "target",
+        ];
         let mut lines = vec![header.map(str::to_owned)];
         let mut last = "";
         for row in self.rows.all() {
-            let workload = if row.workload == last { String::new() } else { row.workload.clone() };
+            let workload = if row.workload == last {
+                String::new()
+            } else {
+                row.workload.clone()
+            };
             last = &row.workload;
             lines.push([
                 workload,
@@ -33,9 +43,15 @@ impl Table<'_> {
         aligned(&lines)
     }
 
-    /// For a page: a line for each workload, a column for each implementation.
+    /// Formats the table as Markdown, with a line for each workload and a column for each
+    /// implementation.
     pub(super) fn markdown(&self) -> String {
-        let present = |name: &&str| self.rows.all().iter().any(|row| row.implementation == *name);
+        let present = |name: &&str| {
+            self.rows
+                .all()
+                .iter()
+                .any(|row| row.implementation == *name)
+        };
         let columns: Vec<&str> = self.group.implementations().filter(present).collect();
         let mut lines = vec![format!("| workload | {} | target |", columns.join(" | "))];
         lines.push(format!("|{}", "---|".repeat(columns.len() + 2)));
@@ -46,59 +62,103 @@ impl Table<'_> {
             }
         }
         for (workload, unit) in workloads {
-            let rows: Vec<Option<&Row>> = columns.iter().map(|column| self.rows.get(workload, column)).collect();
-            let cells: Vec<String> =
-                rows.iter().map(|row| row.map_or_else(|| "–".into(), |row| self.cell(row))).collect();
+            let rows: Vec<Option<&Row>> = columns
+                .iter()
+                .map(|column| self.rows.get(workload, column))
+                .collect();
+            let cells: Vec<String> = rows
+                .iter()
+                .map(|row| row.map_or_else(|| "–".into(), |row| self.cell(row)))
+                .collect();
             let mut verdicts = Vec::new();
             for row in rows.into_iter().flatten() {
-                verdicts.extend(self.verdicts(row).iter().map(|verdict| format!("{} {verdict}", row.implementation)));
+                verdicts.extend(
+                    self.verdicts(row)
+                        .iter()
+                        .map(|verdict| format!("{} {verdict}", row.implementation)),
+                );
             }
-            lines.push(format!("| {workload}, {unit} | {} | {} |", cells.join(" | "), verdicts.join("; ")));
+            lines.push(format!(
+                "| {workload}, {unit} | {} | {} |",
+                cells.join(" | "),
+                verdicts.join("; ")
+            ));
         }
         lines.join("\n") + "\n"
     }
 
-    /// A sentence for each target that spans workloads, and one on all targets.
+    /// Returns a sentence for each check of the group, and one that counts the targets.
     pub(super) fn checks(&self) -> Vec<String> {
-        let mut sentences: Vec<String> = self.group.checks.iter().flat_map(|check| self.check(check)).collect();
+        let mut sentences: Vec<String> = self
+            .group
+            .checks
+            .iter()
+            .flat_map(|check| self.check(check))
+            .collect();
         let rows = self.rows.all().iter().flat_map(|row| self.verdicts(row));
         let verdicts: Vec<String> = rows.chain(sentences.iter().cloned()).collect();
-        let missed = verdicts.iter().filter(|verdict| verdict.ends_with(met(false))).count();
-        sentences.push(format!("targets: {} met, {missed} missed", verdicts.len() - missed));
+        let missed = verdicts
+            .iter()
+            .filter(|verdict| verdict.ends_with(met(false)))
+            .count();
+        sentences.push(format!(
+            "targets: {} met, {missed} missed",
+            verdicts.len() - missed
+        ));
         sentences
     }
 
     fn cell(&self, row: &Row) -> String {
-        let ratio = self.ratio(row).map_or_else(String::new, |ratio| format!(" **{}**", times(ratio)));
+        let ratio = self
+            .ratio(row)
+            .map_or_else(String::new, |ratio| format!(" **{}**", times(ratio)));
         format!("{}{ratio}", spread(row))
     }
 
-    /// How many times better we are than that row, if it is a peer's.
+    /// Returns how many times better ours is than `row`, or `None` if `row` is not a peer.
     fn ratio(&self, row: &Row) -> Option<f64> {
         let ours = self.group.ours_for(&row.implementation)?;
         ratio(self.rows.get(&row.workload, ours)?, row)
     }
 
-    /// The targets that concern that row, each with whether it is met.
+    /// Formats the targets of a row, each with whether it is met.
     fn verdicts(&self, row: &Row) -> Vec<String> {
-        let ours = self.group.families.iter().any(|family| family.ours == row.implementation);
+        let ours = self
+            .group
+            .families
+            .iter()
+            .any(|family| family.ours == row.implementation);
         let verdict = |target: &Target| match *target {
             Target::Ratio(peer, least) if peer == row.implementation => {
                 Some(format!("≥ {least}x {}", met(self.ratio(row)? >= least)))
             }
             Target::RatioOf { ours, peer, least } if peer == row.implementation => {
                 let ratio = ratio(self.rows.get(&row.workload, ours)?, row)?;
-                Some(format!("{ours} {} ≥ {least}x {}", times(ratio), met(ratio >= least)))
+                Some(format!(
+                    "{ours} {} ≥ {least}x {}",
+                    times(ratio),
+                    met(ratio >= least)
+                ))
             }
             Target::AtMostOf(ours, most) if ours == row.implementation => {
                 Some(format!("≤ {most} {} {}", row.unit, met(row.median <= most)))
             }
-            Target::AtMost(most) if ours => Some(format!("≤ {most} {} {}", row.unit, met(row.median <= most))),
-            Target::AtLeast(least) if ours => Some(format!("≥ {least} {} {}", row.unit, met(row.median >= least))),
+            Target::AtMost(most) if ours => {
+                Some(format!("≤ {most} {} {}", row.unit, met(row.median <= most)))
+            }
+            Target::AtLeast(least) if ours => Some(format!(
+                "≥ {least} {} {}",
+                row.unit,
+                met(row.median >= least)
+            )),
             _ => None,
         };
         let workload = self.group.workload(&row.workload);
-        workload.into_iter().flat_map(|known| known.targets).filter_map(verdict).collect()
+        workload
+            .into_iter()
+            .flat_map(|known| known.targets)
+            .filter_map(verdict)
+            .collect()
     }
 
     fn check(&self, check: &Check) -> Vec<String> {
@@ -108,14 +168,31 @@ impl Table<'_> {
                     let (small, large) = (self.rows.get(from, ours)?, self.rows.get(to, ours)?);
                     let factor = large.median / small.median;
                     let verdict = met(factor <= at_most);
-                    Some(format!("{ours}: {to} costs {} {from} per item, target ≤ {at_most}x {verdict}", times(factor)))
+                    Some(format!(
+                        "{ours}: {to} costs {} {from} per item, target ≤ {at_most}x {verdict}",
+                        times(factor)
+                    ))
                 };
-                self.group.families.iter().filter_map(|family| growth(family.ours)).collect()
+                self.group
+                    .families
+                    .iter()
+                    .filter_map(|family| growth(family.ours))
+                    .collect()
             }
-            Check::Extra { plain, with, at_most } => {
-                let differences = self.rows.all().iter().filter(|row| row.implementation == with && row.unit == "ns");
+            Check::Extra {
+                plain,
+                with,
+                at_most,
+            } => {
+                let differences = self
+                    .rows
+                    .all()
+                    .iter()
+                    .filter(|row| row.implementation == with && row.unit == "ns");
                 let mut differences: Vec<f64> = differences
-                    .filter_map(|row| Some(row.median - self.rows.get(&row.workload, plain)?.median))
+                    .filter_map(|row| {
+                        Some(row.median - self.rows.get(&row.workload, plain)?.median)
+                    })
                     .collect();
                 if differences.is_empty() {
                     return vec![];
@@ -127,7 +204,7 @@ impl Table<'_> {
                     "{with} costs {} ns per item more than {plain} (median of {}, at most {}), \
                      target ≤ {at_most} ns {}",
                     digits(extra),
-                    progress::counted(differences.len(), "workload"),
+                    progress::pluralize(differences.len(), "workload"),
                     digits(most),
                     met(extra <= at_most)
                 )]
@@ -141,14 +218,19 @@ fn met(yes: bool) -> &'static str {
 }
 
 fn spread(row: &Row) -> String {
-    format!("{} [{}..{}]", digits(row.median), digits(row.min), digits(row.max))
+    format!(
+        "{} [{}..{}]",
+        digits(row.median),
+        digits(row.min),
+        digits(row.max)
+    )
 }
 
 fn times(ratio: f64) -> String {
     format!("{}x", digits(ratio))
 }
 
-/// Three digits or more.
+/// Formats a number with at least three digits.
 fn digits(value: f64) -> String {
     match value.abs() {
         big if big >= 99.95 => format!("{value:.0}"),
@@ -157,16 +239,26 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// Columns as wide as their widest cell; numbers to the right.
+/// Aligns the columns: numbers to the right, text to the left.
 fn aligned<const N: usize>(lines: &[[String; N]]) -> String {
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let width = |column: usize| {
+        lines
+            .iter()
+            .map(|line| line[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     let widths: Vec<usize> = (0..N).map(width).collect();
     let mut text = String::new();
     for line in lines {
-        let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match column {
-            2 | 4 => format!("{cell:>width$}"),
-            _ => format!("{cell:<width$}"),
-        });
+        let cells =
+            line.iter()
+                .zip(&widths)
+                .enumerate()
+                .map(|(column, (cell, &width))| match column {
+                    2 | 4 => format!("{cell:>width$}"),
+                    _ => format!("{cell:<width$}"),
+                });
         text += cells.collect::<Vec<_>>().join("  ").trim_end();
         text.push('\n');
     }
@@ -196,7 +288,11 @@ mod tests {
     #[test]
     fn the_text_has_a_line_for_each_row_with_ratio_and_verdict() {
         let rows = rows();
-        let text = Table { group: &GROUPS[0], rows: &rows }.text();
+        let text = Table {
+            group: &GROUPS[0],
+            rows: &rows,
+        }
+        .text();
         let expected = "\
 workload      implementation           median [min..max]  unit     ratio  target
 steady        steersman                   100 [90.0..110]  ns
@@ -204,19 +300,29 @@ steady        steersman                   100 [90.0..110]  ns
               steersman+metrics            120 [108..132]  ns
               controller-runtime+prom   2760 [2484..3036]  ns       23.0x  ≥ 20x met
 ";
-        let squeezed =
-            |text: &str| text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>();
+        let squeezed = |text: &str| {
+            text.lines()
+                .map(|l| l.split_whitespace().collect::<Vec<_>>().join(" "))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(squeezed(&text)[..5], squeezed(expected)[..]);
         assert!(text.contains("≤ 100 B met"));
-        let columns: Vec<usize> =
-            text.lines().take(3).map(|line| line.find("ns").or(line.find("unit")).unwrap()).collect();
+        let columns: Vec<usize> = text
+            .lines()
+            .take(3)
+            .map(|line| line.find("ns").or(line.find("unit")).unwrap())
+            .collect();
         assert_eq!(columns, [columns[0]; 3], "aligned");
     }
 
     #[test]
     fn the_markdown_has_a_line_for_each_workload() {
         let rows = rows();
-        let markdown = Table { group: &GROUPS[0], rows: &rows }.markdown();
+        let markdown = Table {
+            group: &GROUPS[0],
+            rows: &rows,
+        }
+        .markdown();
         let lines: Vec<&str> = markdown.lines().collect();
         assert_eq!(
             lines[0],
@@ -228,12 +334,18 @@ steady        steersman                   100 [90.0..110]  ns
             "| steady, ns | 100 [90.0..110] | 190 [171..209] **1.90x** | 120 [108..132] | 2760 [2484..3036] **23.0x** \
              | client-go ≥ 2x MISSED; controller-runtime+prom ≥ 20x met |"
         );
-        assert_eq!(lines[3], "| filldrain-1k, ns | 50.0 [45.0..55.0] | – | – | – |  |");
+        assert_eq!(
+            lines[3],
+            "| filldrain-1k, ns | 50.0 [45.0..55.0] | – | – | – |  |"
+        );
     }
 
     #[test]
-    fn a_rate_may_have_a_least() {
-        let group = GROUPS.iter().find(|group| group.name == "controller").unwrap();
+    fn a_rate_may_have_a_minimum() {
+        let group = GROUPS
+            .iter()
+            .find(|group| group.name == "controller")
+            .unwrap();
         let text = |rate| {
             let rows = Rows::new(vec![
                 row("forbidden-neighbour", "steersman", "reconciles/s", rate),
@@ -242,14 +354,22 @@ steady        steersman                   100 [90.0..110]  ns
             Table { group, rows: &rows }.text()
         };
         assert!(text(9.9).contains("≥ 9.5 reconciles/s met"));
-        assert_eq!(text(9.4).matches("≥ 9.5 reconciles/s MISSED").count(), 1, "the peer has no target");
+        assert_eq!(
+            text(9.4).matches("≥ 9.5 reconciles/s MISSED").count(),
+            1,
+            "a peer has no target"
+        );
     }
 
     #[test]
-    fn checks_span_workloads() {
+    fn checks_compare_workloads() {
         let rows = rows();
         assert_eq!(
-            Table { group: &GROUPS[0], rows: &rows }.checks(),
+            Table {
+                group: &GROUPS[0],
+                rows: &rows
+            }
+            .checks(),
             [
                 "steersman: filldrain-1m costs 4.50x filldrain-1k per item, target ≤ 4x MISSED",
                 "steersman+metrics costs 20.0 ns per item more than steersman (median of 1 workload, at most 20.0), \

@@ -1,5 +1,6 @@
-//! `deny.toml`: the part of cargo-deny's format that the check understands. Anything else in the file is an error, so
-//! that no setting is believed to work that does not.
+//! Parses `deny.toml`, in a subset of cargo-deny's format.
+//!
+//! A setting outside of the subset is an error, so that no setting is silently ignored.
 
 use std::fmt;
 
@@ -19,7 +20,7 @@ pub(super) struct Config {
     _sources: Sources,
 }
 
-/// For cargo-deny, which needs to be told what this check always does.
+/// Settings for cargo-deny only. This check always includes all features.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct GraphOptions {
@@ -30,7 +31,7 @@ struct GraphOptions {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Licenses {
-    /// Licences that every crate may have, as SPDX names them.
+    /// SPDX names of the licences allowed for every crate.
     pub(super) allow: Vec<String>,
     #[serde(default)]
     pub(super) exceptions: Vec<Exception>,
@@ -52,30 +53,30 @@ pub(super) struct Bans {
     _multiple_versions: Deny,
     #[serde(default)]
     pub(super) deny: Vec<Ban>,
-    /// Versions that do not count when a crate is there twice.
+    /// Versions that are not counted as duplicates.
     #[serde(default)]
-    pub(super) skip: Vec<Reasoned>,
+    pub(super) skip: Vec<Skip>,
 }
 
-/// A crate that nobody may use, but for some.
+/// A crate that only `wrappers` may depend on.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ban {
     #[serde(rename = "crate")]
     pub(super) spec: CrateSpec,
-    /// Crates that may.
+    /// Crates that may depend on it.
     #[serde(default)]
     pub(super) wrappers: Vec<String>,
     pub(super) reason: String,
 }
 
-/// A crate and why it is listed.
+/// A version that is not counted as a duplicate, with the reason.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Reasoned {
+pub(super) struct Skip {
     #[serde(rename = "crate")]
     pub(super) spec: CrateSpec,
-    /// For people: it has to be there.
+    /// Required, but not used by the check.
     #[serde(rename = "reason")]
     _reason: String,
 }
@@ -89,14 +90,14 @@ struct Sources {
     _unknown_git: Deny,
 }
 
-/// The one level this check knows: cargo-deny's `warn` and `allow` are for those who do not read.
+/// The only supported lint level. cargo-deny also has `warn` and `allow`.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Deny {
     Deny,
 }
 
-/// `true`, and nothing else.
+/// A setting whose only supported value is `true`.
 #[derive(Deserialize)]
 #[serde(try_from = "bool")]
 struct Yes;
@@ -105,17 +106,23 @@ impl TryFrom<bool> for Yes {
     type Error = &'static str;
 
     fn try_from(value: bool) -> Result<Self, Self::Error> {
-        if value { Ok(Self) } else { Err("only `true` is supported") }
+        if value {
+            Ok(Self)
+        } else {
+            Err("only `true` is supported")
+        }
     }
 }
 
 impl Config {
     pub(super) fn parse(text: &str) -> Result<Self> {
-        toml::from_str(text).context("cannot read deny.toml; xtask/src/deps/config.rs says what it may contain")
+        toml::from_str(text).context(
+            "cannot parse deny.toml; see xtask/src/deps/config.rs for the supported settings",
+        )
     }
 }
 
-/// `name`, or `name@version` where the version may be a beginning of one: `syn@2`, `rand@0.8`, `syn@2.0.119`.
+/// `name` or `name@version`. The version may be a prefix: `syn@2`, `rand@0.8`, `syn@2.0.119`.
 #[derive(Deserialize)]
 #[serde(from = "String")]
 pub(super) struct CrateSpec {
@@ -126,8 +133,14 @@ pub(super) struct CrateSpec {
 impl From<String> for CrateSpec {
     fn from(text: String) -> Self {
         match text.split_once('@') {
-            Some((name, version)) => Self { name: name.to_owned(), version: Some(version.to_owned()) },
-            None => Self { name: text, version: None },
+            Some((name, version)) => Self {
+                name: name.to_owned(),
+                version: Some(version.to_owned()),
+            },
+            None => Self {
+                name: text,
+                version: None,
+            },
         }
     }
 }
@@ -136,7 +149,9 @@ impl CrateSpec {
     pub(super) fn matches(&self, package: &Package) -> bool {
         let version = |wanted: &String| {
             let rest = package.version.strip_prefix(wanted.as_str());
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.') || rest.starts_with('+'))
+            rest.is_some_and(|rest| {
+                rest.is_empty() || rest.starts_with('.') || rest.starts_with('+')
+            })
         };
         self.name == package.name && self.version.as_ref().is_none_or(version)
     }
@@ -162,12 +177,21 @@ mod tests {
     "#;
 
     #[test]
-    fn settings_that_the_check_does_not_follow_are_refused() {
+    fn unsupported_settings_are_errors() {
         assert!(Config::parse(MINIMAL).is_ok());
         for (from, to) in [
-            (r#"multiple-versions = "deny""#, r#"multiple-versions = "warn""#),
-            (r#"multiple-versions = "deny""#, r#"multiple-versions = "deny", wildcards = "deny""#),
-            (r#"allow = ["MIT"]"#, r#"allow = ["MIT"], confidence-threshold = 0.8"#),
+            (
+                r#"multiple-versions = "deny""#,
+                r#"multiple-versions = "warn""#,
+            ),
+            (
+                r#"multiple-versions = "deny""#,
+                r#"multiple-versions = "deny", wildcards = "deny""#,
+            ),
+            (
+                r#"allow = ["MIT"]"#,
+                r#"allow = ["MIT"], confidence-threshold = 0.8"#,
+            ),
             (r#"unknown-git = "deny""#, r#"unknown-git = "allow""#),
             ("licenses", "graph = { all-features = false }\nlicenses"),
         ] {
@@ -178,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_checked_in_file_is_understood() {
+    fn deny_toml_of_the_workspace_is_parsed() {
         Config::parse(include_str!("../../../deny.toml")).unwrap();
     }
 }

@@ -1,7 +1,7 @@
-//! The dependency check: what `cargo deny check licenses bans sources` would say.
+//! Checks the dependencies, like `cargo deny check licenses bans sources`.
 //!
-//! It reads `deny.toml` and understands the part of cargo-deny's format that the file uses, so whoever has cargo-deny
-//! can use that instead. We do not: it takes minutes to build on a fresh machine, and this takes none.
+//! It reads `deny.toml`, which cargo-deny can read as well. The project does not depend on
+//! cargo-deny, because it takes minutes to build on a new machine.
 
 mod config;
 mod graph;
@@ -17,18 +17,39 @@ use self::{
 };
 use crate::process;
 
-/// The only registry that packages may come from, as cargo names it whatever mirror serves it.
+/// The only allowed registry. Cargo uses this name also if a mirror serves it.
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// The problems of the workspace's dependencies, of every kind, feature and platform; each says what to do.
+/// Returns the problems of all dependencies of the workspace, of every kind, feature and platform.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
-    let text = fs::read_to_string(root.join("deny.toml")).context("cannot read deny.toml in the workspace's root")?;
+    let text = fs::read_to_string(root.join("deny.toml"))
+        .context("cannot read deny.toml in the root of the workspace")?;
     let config = Config::parse(&text)?;
     let mut metadata = process::cargo(root);
-    metadata.args(["metadata", "--format-version", "1", "--locked", "--all-features"]);
+    metadata.args([
+        "metadata",
+        "--format-version",
+        "1",
+        "--locked",
+        "--all-features",
+    ]);
     let mut tree = process::cargo(root);
-    tree.args(["tree", "--locked", "--workspace", "--all-features", "--target", "all"]);
-    tree.args(["--edges", "normal,build,dev", "--prefix", "none", "--format", "{p}"]);
+    tree.args([
+        "tree",
+        "--locked",
+        "--workspace",
+        "--all-features",
+        "--target",
+        "all",
+    ]);
+    tree.args([
+        "--edges",
+        "normal,build,dev",
+        "--prefix",
+        "none",
+        "--format",
+        "{p}",
+    ]);
     let graph = Graph::parse(&process::stdout(metadata)?, &process::stdout(tree)?)?;
     problems(&config, &graph)
 }
@@ -47,12 +68,26 @@ fn problems(config: &Config, graph: &Graph) -> Result<Vec<String>> {
 
 fn license_problem(config: &Config, graph: &Graph, package: &Package) -> Result<Option<String>> {
     let Some(expression) = &package.license else {
-        return Ok(Some(format!("{package} states no licence: replace it\n{}", graph.pulled_in_by(package))));
+        return Ok(Some(format!(
+            "{package} has no licence; replace it\n{}",
+            graph.pulled_in_by(package)
+        )));
     };
-    let exceptions = config.licenses.exceptions.iter().filter(|exception| exception.spec.matches(package));
-    let allowed: Vec<&String> = config.licenses.allow.iter().chain(exceptions.flat_map(|e| &e.allow)).collect();
-    let fine = spdx::satisfied(expression, |license| allowed.iter().any(|allowed| *allowed == license))
-        .with_context(|| format!("cannot read the licence of {package}"))?;
+    let exceptions = config
+        .licenses
+        .exceptions
+        .iter()
+        .filter(|exception| exception.spec.matches(package));
+    let allowed: Vec<&String> = config
+        .licenses
+        .allow
+        .iter()
+        .chain(exceptions.flat_map(|e| &e.allow))
+        .collect();
+    let fine = spdx::satisfied(expression, |license| {
+        allowed.iter().any(|allowed| *allowed == license)
+    })
+    .with_context(|| format!("cannot parse the licence of {package}"))?;
     if fine {
         return Ok(None);
     }
@@ -64,7 +99,10 @@ fn license_problem(config: &Config, graph: &Graph, package: &Package) -> Result<
 }
 
 fn source_problem(graph: &Graph, package: &Package) -> Option<String> {
-    let source = package.source.as_deref().filter(|source| *source != CRATES_IO)?;
+    let source = package
+        .source
+        .as_deref()
+        .filter(|source| *source != CRATES_IO)?;
     Some(format!(
         "{package} comes from {source}\nuse a release from crates.io or a path in this workspace\n{}",
         graph.pulled_in_by(package)
@@ -72,24 +110,44 @@ fn source_problem(graph: &Graph, package: &Package) -> Option<String> {
 }
 
 fn ban_problem(config: &Config, graph: &Graph, package: &Package) -> Option<String> {
-    let ban = config.bans.deny.iter().find(|ban| ban.spec.matches(package))?;
-    if !ban.wrappers.is_empty() && graph.dependents(package).all(|name| ban.wrappers.iter().any(|may| may == name)) {
+    let ban = config
+        .bans
+        .deny
+        .iter()
+        .find(|ban| ban.spec.matches(package))?;
+    if !ban.wrappers.is_empty()
+        && graph
+            .dependents(package)
+            .all(|name| ban.wrappers.iter().any(|may| may == name))
+    {
         return None;
     }
-    Some(format!("{package} is banned by deny.toml: {}\n{}", ban.reason, graph.pulled_in_by(package)))
+    Some(format!(
+        "{package} is banned by deny.toml: {}\n{}",
+        ban.reason,
+        graph.pulled_in_by(package)
+    ))
 }
 
 fn duplicate_problems(config: &Config, graph: &Graph) -> Vec<String> {
-    let skipped = |package: &Package| config.bans.skip.iter().any(|skip| skip.spec.matches(package));
+    let skipped = |package: &Package| {
+        config
+            .bans
+            .skip
+            .iter()
+            .any(|skip| skip.spec.matches(package))
+    };
     let mut found = Vec::new();
     for (name, versions) in graph.duplicates() {
         if versions.iter().filter(|package| !skipped(package)).count() < 2 {
             continue;
         }
-        let paths: Vec<String> =
-            versions.iter().map(|package| format!("{package}\n{}", graph.pulled_in_by(package))).collect();
+        let paths: Vec<String> = versions
+            .iter()
+            .map(|package| format!("{package}\n{}", graph.pulled_in_by(package)))
+            .collect();
         found.push(format!(
-            "{name} is there in {} versions: unite them, or list all but one in deny.toml, [bans] skip, with a reason\n{}",
+            "{name} has {} versions; unify them, or list all but one in deny.toml, [bans] skip, with a reason\n{}",
             versions.len(),
             paths.join("\n")
         ));
@@ -97,17 +155,32 @@ fn duplicate_problems(config: &Config, graph: &Graph) -> Vec<String> {
     found
 }
 
-/// Entries that no longer apply would silently admit the next case.
+/// Returns entries of `deny.toml` that no longer apply. They could hide a later problem.
 fn stale_entries(config: &Config, graph: &Graph) -> Vec<String> {
     let duplicates: Vec<&Package> = graph.duplicates().into_values().flatten().collect();
-    let unused = |spec: &CrateSpec, among: &[&Package]| !among.iter().any(|package| spec.matches(package));
-    let skips = config.bans.skip.iter().map(|skip| &skip.spec).filter(|spec| unused(spec, &duplicates));
+    let unused =
+        |spec: &CrateSpec, among: &[&Package]| !among.iter().any(|package| spec.matches(package));
+    let skips = config
+        .bans
+        .skip
+        .iter()
+        .map(|skip| &skip.spec)
+        .filter(|spec| unused(spec, &duplicates));
     let all: Vec<&Package> = graph.packages().collect();
-    let exceptions = config.licenses.exceptions.iter().map(|exception| &exception.spec);
+    let exceptions = config
+        .licenses
+        .exceptions
+        .iter()
+        .map(|exception| &exception.spec);
     let exceptions = exceptions.filter(|spec| unused(spec, &all));
-    let stale_skips = skips.map(|spec| format!("deny.toml skips {spec}, which has one version now: remove that entry"));
-    let stale_exceptions =
-        exceptions.map(|spec| format!("deny.toml has a licence exception for {spec}, which nobody uses: remove it"));
+    let stale_skips = skips.map(|spec| {
+        format!("deny.toml skips {spec}, which has no duplicate version; remove the entry")
+    });
+    let stale_exceptions = exceptions.map(|spec| {
+        format!(
+            "deny.toml has a licence exception for {spec}, which is not a dependency; remove it"
+        )
+    });
     stale_skips.chain(stale_exceptions).collect()
 }
 
@@ -126,7 +199,8 @@ mod tests {
     "#;
 
     fn found(config: &str) -> Vec<String> {
-        let graph = Graph::parse(include_str!("fixture.json"), include_str!("fixture.txt")).unwrap();
+        let graph =
+            Graph::parse(include_str!("fixture.json"), include_str!("fixture.txt")).unwrap();
         problems(&Config::parse(config).unwrap(), &graph).unwrap()
     }
 
@@ -136,13 +210,18 @@ mod tests {
     }
 
     fn mentions(problems: &[String], beginning: &str) -> bool {
-        problems.iter().any(|problem| problem.starts_with(beginning))
+        problems
+            .iter()
+            .any(|problem| problem.starts_with(beginning))
     }
 
     #[test]
     fn an_unlisted_duplicate_is_reported_with_the_paths_to_it() {
         let problems = found(CONFIG);
-        let duplicate = problems.iter().find(|problem| problem.starts_with("twice")).unwrap();
+        let duplicate = problems
+            .iter()
+            .find(|problem| problem.starts_with("twice"))
+            .unwrap();
         assert_eq!(
             duplicate.lines().skip(1).collect::<Vec<_>>(),
             [
@@ -153,15 +232,22 @@ mod tests {
                 "  <- forked 0.1.0 <- app 0.1.0",
             ]
         );
-        assert!(!mentions(&problems, "optional"), "what is not built is not there twice");
+        assert!(
+            !mentions(&problems, "optional"),
+            "a package that is not built has no duplicate"
+        );
     }
 
     #[test]
-    fn a_skipped_duplicate_is_fine_by_exact_version_or_by_prefix() {
+    fn a_duplicate_is_skipped_by_exact_version_or_by_prefix() {
         for spec in ["twice@1.4.0", "twice@1", "twice@1.4", "twice"] {
-            let skip = format!(r#"skip = [{{ crate = "{spec}", reason = "older is not updated yet" }}]"#);
+            let skip =
+                format!(r#"skip = [{{ crate = "{spec}", reason = "older is not updated yet" }}]"#);
             let problems = found(&with(&skip, "[bans]"));
-            assert!(!mentions(&problems, "twice") && !mentions(&problems, "deny.toml skips"), "{spec}: {problems:?}");
+            assert!(
+                !mentions(&problems, "twice") && !mentions(&problems, "deny.toml skips"),
+                "{spec}: {problems:?}"
+            );
         }
     }
 
@@ -170,30 +256,89 @@ mod tests {
         for spec in ["twice@1.3", "twice@14", "older", "gone@1.0.0"] {
             let skip = format!(r#"skip = [{{ crate = "{spec}", reason = "once" }}]"#);
             let problems = found(&with(&skip, "[bans]"));
-            assert!(mentions(&problems, &format!("deny.toml skips {spec},")), "{spec}: {problems:?}");
+            assert!(
+                mentions(&problems, &format!("deny.toml skips {spec},")),
+                "{spec}: {problems:?}"
+            );
         }
     }
 
     #[test]
-    fn a_licence_outside_the_list_needs_an_exception() {
-        assert!(mentions(&found(CONFIG), "the licence of older 0.3.0 is not allowed: MPL-2.0"));
+    fn a_licence_that_is_not_allowed_needs_an_exception() {
+        assert!(mentions(
+            &found(CONFIG),
+            "the licence of older 0.3.0 is not allowed: MPL-2.0"
+        ));
         let exception = r#"exceptions = [{ crate = "older", allow = ["MPL-2.0"] }]"#;
-        assert!(!mentions(&found(&with(exception, "[licenses]")), "the licence of older"));
+        assert!(!mentions(
+            &found(&with(exception, "[licenses]")),
+            "the licence of older"
+        ));
         let stale = r#"exceptions = [{ crate = "gone", allow = ["MPL-2.0"] }]"#;
-        assert!(mentions(&found(&with(stale, "[licenses]")), "deny.toml has a licence exception for gone"));
+        assert!(mentions(
+            &found(&with(stale, "[licenses]")),
+            "deny.toml has a licence exception for gone"
+        ));
     }
 
     #[test]
     fn banned_crates_and_foreign_sources_are_reported() {
         let ban = r#"deny = [{ crate = "older", reason = "unmaintained: use newer" }]"#;
         let problems = found(&with(ban, "[bans]"));
-        assert!(mentions(&problems, "older 0.3.0 is banned by deny.toml: unmaintained: use newer\n  <- app 0.1.0"));
-        assert!(mentions(&problems, "forked 0.1.0 comes from git+https://example.org/forked"));
+        assert!(mentions(
+            &problems,
+            "older 0.3.0 is banned by deny.toml: unmaintained: use newer\n  <- app 0.1.0"
+        ));
+        assert!(mentions(
+            &problems,
+            "forked 0.1.0 comes from git+https://example.org/forked"
+        ));
     }
+
+    /// The framework builds on the libraries that its users know.
     #[test]
-    fn a_ban_can_leave_out_those_who_have_no_choice() {
-        let ban = |who: &str| {
-            let ban = format!(r#"deny = [{{ crate = "twice@1", wrappers = ["{who}"], reason = "no" }}]"#);
+    fn the_framework_depends_directly_on_the_libraries_of_the_field() {
+        let mut tree = process::cargo(&process::root().unwrap());
+        tree.args(["tree", "--locked", "--edges", "normal", "--depth", "1"]);
+        tree.args([
+            "--package",
+            "steersman",
+            "--prefix",
+            "none",
+            "--format",
+            "{p}",
+        ]);
+        let tree = process::stdout(tree).unwrap();
+        let direct: Vec<&str> = tree
+            .lines()
+            .skip(1)
+            .filter_map(|line| line.split_whitespace().next())
+            .collect();
+        for library in [
+            "kube-client",
+            "kube-runtime",
+            "tokio",
+            "tokio-util",
+            "futures",
+            "serde_json",
+            "parking_lot",
+            "governor",
+            "tracing",
+            "anyhow",
+        ] {
+            assert!(
+                direct.contains(&library),
+                "{library} is missing in {direct:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn wrappers_may_depend_on_a_banned_crate() {
+        let ban = |wrapper: &str| {
+            let ban = format!(
+                r#"deny = [{{ crate = "twice@1", wrappers = ["{wrapper}"], reason = "no" }}]"#
+            );
             mentions(&found(&with(&ban, "[bans]")), "twice 1.4.0 is banned")
         };
         assert!(ban("app") && !ban("older"));

@@ -1,14 +1,21 @@
-//! Licence expressions: whether one can be satisfied with the licences on a list.
+//! Evaluates SPDX licence expressions.
 //!
-//! SPDX grammar as crates use it: `AND` binds tighter than `OR`, parentheses, `X WITH exception` as one licence, and
-//! the old `MIT/Apache-2.0`, which means `OR`.
+//! It supports the part of the grammar that crates use: `AND`, which binds tighter than `OR`,
+//! parentheses, `X WITH exception` as one licence, and the deprecated `MIT/Apache-2.0` for `OR`.
 
 use anyhow::{Result, bail};
 
-/// Whether some choice of licences satisfies `expression` with every chosen one `allowed`.
+/// Returns whether `expression` can be satisfied with `allowed` licences only.
 pub(super) fn satisfied(expression: &str, allowed: impl Fn(&str) -> bool) -> Result<bool> {
-    let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
-    let mut parser = Parser { words: spaced.split_whitespace().collect(), at: 0, allowed };
+    let spaced = expression
+        .replace('(', " ( ")
+        .replace(')', " ) ")
+        .replace('/', " OR ");
+    let mut parser = Parser {
+        words: spaced.split_whitespace().collect(),
+        at: 0,
+        allowed,
+    };
     let answer = parser.any()?;
     match parser.words.get(parser.at) {
         None => Ok(answer),
@@ -60,8 +67,8 @@ impl<F: Fn(&str) -> bool> Parser<'_, F> {
                 self.at += 1;
                 Ok(word)
             }
-            Some(word) => bail!("`{word}` where the licence expression needs a licence"),
-            None => bail!("the licence expression ends where it needs a licence"),
+            Some(word) => bail!("expected a licence instead of `{word}` in the licence expression"),
+            None => bail!("expected a licence at the end of the licence expression"),
         }
     }
 
@@ -77,7 +84,12 @@ mod tests {
     use super::*;
 
     fn fine(expression: &str) -> bool {
-        let list = ["MIT", "Apache-2.0", "Unicode-3.0", "Apache-2.0 WITH LLVM-exception"];
+        let list = [
+            "MIT",
+            "Apache-2.0",
+            "Unicode-3.0",
+            "Apache-2.0 WITH LLVM-exception",
+        ];
         satisfied(expression, |license| list.contains(&license)).unwrap()
     }
 
@@ -117,9 +129,18 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_an_error() {
-        for nonsense in ["", "MIT OR", "(MIT", "MIT)", "MIT Apache-2.0", "AND MIT", "MIT WITH", "()"] {
-            assert!(satisfied(nonsense, |_| true).is_err(), "{nonsense}");
+    fn an_invalid_expression_is_an_error() {
+        for invalid in [
+            "",
+            "MIT OR",
+            "(MIT",
+            "MIT)",
+            "MIT Apache-2.0",
+            "AND MIT",
+            "MIT WITH",
+            "()",
+        ] {
+            assert!(satisfied(invalid, |_| true).is_err(), "{invalid}");
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Where the binaries are kept: a directory for each release, outside the checkout, so that all checkouts share it.
+//! The cache of binaries: one directory per release, outside the checkout and shared by all.
 //!
-//! A file under a program's name is always a whole program: it is built under another name and renamed. Beside the
-//! programs lie `inputs`, what they were built from, and `lock`, which whoever builds holds.
+//! Invariant: a file with the name of a program is complete. It is built under another name and
+//! then renamed. The file `inputs` describes what the programs were built from. The file `lock` is
+//! locked during a build.
 
 use std::{
     env,
@@ -15,7 +16,7 @@ use anyhow::{Context, Result};
 
 use super::release::{PROGRAMS, Program, Release};
 
-/// How the names of unfinished files begin.
+/// Prefix of the names of unfinished files.
 const UNFINISHED: &str = ".unfinished-";
 
 pub(super) struct Cache {
@@ -24,20 +25,28 @@ pub(super) struct Cache {
 
 impl Cache {
     pub(super) fn of(release: &Release) -> Result<Self> {
-        let caches = caches(env::var_os("XDG_CACHE_HOME"), env::var_os("HOME"))
-            .context("neither XDG_CACHE_HOME nor HOME says where to keep the binaries: set one of them")?;
-        // Absolute, because Go builds in another folder than the one we are in.
-        let directory = path::absolute(caches)?.join("steersman/envtest").join(&release.version);
+        let caches = caches(env::var_os("XDG_CACHE_HOME"), env::var_os("HOME")).context(
+            "cannot locate the cache: neither XDG_CACHE_HOME nor HOME is set; set one of them",
+        )?;
+        // Absolute, because Go runs in another directory.
+        let directory = path::absolute(caches)?
+            .join("steersman/envtest")
+            .join(&release.version);
         Ok(Self { directory })
     }
 
-    /// The programs that are not there, or were built from something else than `inputs`.
+    /// Returns the programs that do not exist or were built from other inputs.
     pub(super) fn missing(&self, inputs: &str) -> Vec<Program> {
-        let ours = fs::read_to_string(self.inputs()).is_ok_and(|built_from| built_from == inputs);
-        if ours { lacking(&self.directory) } else { PROGRAMS.to_vec() }
+        let current =
+            fs::read_to_string(self.inputs()).is_ok_and(|built_from| built_from == inputs);
+        if current {
+            missing_programs(&self.directory)
+        } else {
+            PROGRAMS.to_vec()
+        }
     }
 
-    /// Keeps others from building until the lock is dropped; calls `waiting` if another does so now.
+    /// Locks the cache for a build until the file is dropped. Calls `waiting` before it blocks.
     pub(super) fn lock(&self, waiting: impl FnOnce()) -> Result<File> {
         let path = self.directory.join("lock");
         fs::create_dir_all(&self.directory)
@@ -51,11 +60,14 @@ impl Cache {
                 Err(TryLockError::Error(error)) => Err(error),
             })
             .with_context(|| {
-                format!("cannot lock {}: point XDG_CACHE_HOME to a directory that can be written", path.display())
+                format!(
+                    "cannot lock {}; set XDG_CACHE_HOME to a writable directory",
+                    path.display()
+                )
             })
     }
 
-    /// Removes what interrupted builds and builds from other inputs have left. Only under the lock.
+    /// Removes files of interrupted builds, and programs built from other inputs. Needs the lock.
     pub(super) fn prepare(&self, inputs: &str) -> Result<()> {
         let stale = self.missing(inputs).len() == PROGRAMS.len();
         for entry in fs::read_dir(&self.directory)? {
@@ -63,19 +75,27 @@ impl Cache {
             let name = entry.file_name();
             let program = PROGRAMS.iter().any(|program| name == program.name);
             if name.to_string_lossy().starts_with(UNFINISHED) || (stale && program) {
-                fs::remove_file(entry.path()).with_context(|| format!("cannot remove {}", entry.path().display()))?;
+                fs::remove_file(entry.path())
+                    .with_context(|| format!("cannot remove {}", entry.path().display()))?;
             }
         }
-        // Only now: were it written first, an interruption would pass old programs off as ones of these inputs.
-        self.place("inputs", |path| Ok(fs::write(path, inputs)?))
+        // Written last: after an interruption, old programs must not look as if built from these.
+        self.create_file("inputs", |path| Ok(fs::write(path, inputs)?))
     }
 
-    /// Makes the file `name`, with the help of `make`, which gets the path of a file that no one else knows.
-    pub(super) fn place(&self, name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-        let unfinished = self.directory.join(format!("{UNFINISHED}{name}-{}", process::id()));
+    /// Creates the file `name` atomically. `make` writes it to the temporary path that it gets.
+    pub(super) fn create_file(
+        &self,
+        name: &str,
+        make: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<()> {
+        let unfinished = self
+            .directory
+            .join(format!("{UNFINISHED}{name}-{}", process::id()));
         let path = self.directory.join(name);
         make(&unfinished)?;
-        fs::rename(&unfinished, &path).with_context(|| format!("cannot put {} in its place", path.display()))
+        fs::rename(&unfinished, &path)
+            .with_context(|| format!("cannot rename a file to {}", path.display()))
     }
 
     fn inputs(&self) -> PathBuf {
@@ -83,13 +103,18 @@ impl Cache {
     }
 }
 
-/// The programs that `directory` lacks.
-pub(super) fn lacking(directory: &Path) -> Vec<Program> {
-    PROGRAMS.into_iter().filter(|program| !executable(&directory.join(program.name))).collect()
+/// Returns the programs that are not in `directory`.
+pub(super) fn missing_programs(directory: &Path) -> Vec<Program> {
+    PROGRAMS
+        .into_iter()
+        .filter(|program| !executable(&directory.join(program.name)))
+        .collect()
 }
 
 fn executable(path: &Path) -> bool {
-    let Ok(metadata) = fs::metadata(path) else { return false };
+    let Ok(metadata) = fs::metadata(path) else {
+        return false;
+    };
     #[cfg(unix)]
     let may_run = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o111 != 0;
     #[cfg(not(unix))]
@@ -97,7 +122,7 @@ fn executable(path: &Path) -> bool {
     metadata.is_file() && may_run
 }
 
-/// The user's caches, as `${XDG_CACHE_HOME:-$HOME/.cache}` has it.
+/// Returns the user's cache directory: `${XDG_CACHE_HOME:-$HOME/.cache}`.
 fn caches(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
     let set = |value: &OsString| !value.is_empty();
     let home = home.filter(set).map(|home| Path::new(&home).join(".cache"));
@@ -108,19 +133,20 @@ fn caches(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    /// A directory of a test's own, gone when the test is over.
+    /// A temporary directory that is removed on drop.
     struct Scratch(Cache);
 
     impl Scratch {
         fn new(test: &str) -> Self {
-            let directory = env::temp_dir().join(format!("steersman-xtask-{test}-{}", process::id()));
+            let directory =
+                env::temp_dir().join(format!("steersman-xtask-{test}-{}", process::id()));
             fs::create_dir_all(&directory).unwrap();
             Self(Cache { directory })
         }
 
         fn build(&self, program: Program) {
             self.0
-                .place(program.name, |path| {
+                .create_file(program.name, |path| {
                     fs::write(path, "#!/bin/sh\n")?;
                     let mut permissions = fs::metadata(path)?.permissions();
                     #[cfg(unix)]
@@ -131,7 +157,9 @@ mod tests {
         }
 
         fn files(&self) -> Vec<String> {
-            let names = fs::read_dir(&self.0.directory).unwrap().map(|entry| entry.unwrap().file_name());
+            let names = fs::read_dir(&self.0.directory)
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name());
             let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
             names.sort();
             names
@@ -145,16 +173,18 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_is_where_the_shell_would_look() {
-        let place = |xdg: Option<&str>, home: Option<&str>| caches(xdg.map(Into::into), home.map(Into::into));
-        assert_eq!(place(Some("x"), Some("h")), Some("x".into()));
-        assert_eq!(place(Some(""), Some("h")), Some("h/.cache".into()));
-        assert_eq!(place(None, Some("h")), Some("h/.cache".into()));
-        assert_eq!(place(None, None), None);
+    fn the_cache_is_in_xdg_cache_home_or_in_home() {
+        let directory = |xdg: Option<&str>, home: Option<&str>| {
+            caches(xdg.map(Into::into), home.map(Into::into))
+        };
+        assert_eq!(directory(Some("x"), Some("h")), Some("x".into()));
+        assert_eq!(directory(Some(""), Some("h")), Some("h/.cache".into()));
+        assert_eq!(directory(None, Some("h")), Some("h/.cache".into()));
+        assert_eq!(directory(None, None), None);
     }
 
     #[test]
-    fn a_program_is_there_once_it_is_whole_and_may_be_run() {
+    fn a_program_exists_if_it_is_an_executable_file() {
         let scratch = Scratch::new("whole");
         let cache = &scratch.0;
         cache.prepare("a").unwrap();
@@ -163,11 +193,11 @@ mod tests {
         fs::write(cache.directory.join(PROGRAMS[1].name), "not executable").unwrap();
         fs::create_dir(cache.directory.join(PROGRAMS[2].name)).unwrap();
         assert_eq!(cache.missing("a"), PROGRAMS[1..]);
-        assert_eq!(lacking(&cache.directory), PROGRAMS[1..]);
+        assert_eq!(missing_programs(&cache.directory), PROGRAMS[1..]);
     }
 
     #[test]
-    fn programs_of_other_inputs_are_built_anew_and_those_of_the_same_kept() {
+    fn programs_of_other_inputs_are_removed() {
         let scratch = Scratch::new("inputs");
         let cache = &scratch.0;
         cache.prepare("a").unwrap();
@@ -187,22 +217,26 @@ mod tests {
         let scratch = Scratch::new("interrupted");
         let cache = &scratch.0;
         cache.prepare("a").unwrap();
-        let interrupted = cache.place("etcd", |path| {
-            fs::write(path, "half")?;
+        let interrupted = cache.create_file("etcd", |path| {
+            fs::write(path, "partial")?;
             anyhow::bail!("interrupted")
         });
         assert!(interrupted.is_err());
         assert_eq!(cache.missing("a"), PROGRAMS);
-        assert_eq!(scratch.files().len(), 2, "the half file is there under another name");
+        assert_eq!(
+            scratch.files().len(),
+            2,
+            "the partial file has another name"
+        );
         cache.prepare("a").unwrap();
-        assert_eq!(scratch.files(), ["inputs"], "until the next build");
+        assert_eq!(scratch.files(), ["inputs"], "removed by the next build");
     }
 
     #[test]
-    fn the_second_of_two_waits_and_says_so() {
+    fn lock_reports_that_it_waits_for_another_build() {
         let scratch = Scratch::new("two");
         let cache = &scratch.0;
-        let mut first = Some(cache.lock(|| panic!("nobody else builds")).unwrap());
+        let mut first = Some(cache.lock(|| panic!("the lock is free")).unwrap());
         let mut waited = false;
         let second = cache.lock(|| {
             waited = true;

@@ -1,9 +1,10 @@
-//! `cargo xtask envtest`: the real control plane of one pinned Kubernetes release, for the tests that need it.
+//! `cargo xtask envtest`: builds the binaries of a real control plane for the tests.
 //!
-//! A directory that holds `etcd`, `kube-apiserver`, `kube-controller-manager` and `kubectl` is used if the variable
-//! `KUBEBUILDER_ASSETS` names it. It is used as a whole or not at all: programs of two releases side by side would be a
-//! third thing that nobody runs. Otherwise they are in the user's cache, where Go builds them from the module proxy
-//! when they are absent. What is built is said by the Go module in `xtask/envtest`, so everybody has the same.
+//! The binaries are `etcd`, `kube-apiserver`, `kube-controller-manager` and `kubectl`. If the
+//! variable `KUBEBUILDER_ASSETS` names a directory with all of them, that directory is used. A
+//! directory that lacks some is ignored, so that binaries of two releases are never mixed.
+//! Otherwise they are in the user's cache. Go builds those that are missing, from the versions that
+//! the module `xtask/envtest` pins.
 
 mod build;
 mod cache;
@@ -21,18 +22,18 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use self::{
-    cache::{Cache, lacking},
+    cache::{Cache, missing_programs},
     release::{PROGRAMS, Program, Release},
 };
 use crate::{process, progress};
 
-/// The variable by which tests find the binaries; the same as for Go's envtest.
+/// Variable with the directory of the binaries, as for Go's envtest.
 pub(crate) const VARIABLE: &str = "KUBEBUILDER_ASSETS";
 
-/// What to do when there is neither Go nor what it would build.
-pub(crate) const WITHOUT_GO: &str = "the real control plane is neither here nor can it be built, because Go is not \
-                                     installed: install Go from https://go.dev/dl or set KUBEBUILDER_ASSETS to a \
-                                     directory with etcd, kube-apiserver, kube-controller-manager and kubectl";
+/// Error if the binaries are missing and cannot be built.
+pub(crate) const WITHOUT_GO: &str = "cannot build the real control plane: Go is not installed; install Go from \
+                                     https://go.dev/dl or set KUBEBUILDER_ASSETS to a directory with etcd, \
+                                     kube-apiserver, kube-controller-manager and kubectl";
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -43,60 +44,70 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let begun = Instant::now();
-    let directory = required(&process::root()?)?;
+    let directory = require(&process::root()?)?;
     let shown = directory.display();
     if options.print {
         println!("{shown}");
     } else {
         let names = PROGRAMS.map(|program| program.name).join(", ");
-        println!("{names} are in {shown} ({})\nexport {VARIABLE}={shown}", progress::words(begun.elapsed()));
+        println!(
+            "{names} are in {shown} ({})\nexport {VARIABLE}={shown}",
+            progress::format_duration(begun.elapsed())
+        );
     }
     Ok(true)
 }
 
-/// Where the binaries are, if they are: nothing is built.
-fn present(root: &Path) -> Result<Option<PathBuf>> {
+/// Returns the directory of the binaries, or `None` if some are missing. Builds nothing.
+fn find(root: &Path) -> Result<Option<PathBuf>> {
     let release = Release::read(root)?;
     let cache = Cache::of(&release)?;
-    if let Some(assets) = assets(&cache).filter(|assets| lacking(assets).is_empty()) {
+    if let Some(assets) = assets(&cache).filter(|assets| missing_programs(assets).is_empty()) {
         return Ok(Some(assets));
     }
-    Ok(cache.missing(&release.inputs).is_empty().then_some(cache.directory))
+    Ok(cache
+        .missing(&release.inputs)
+        .is_empty()
+        .then_some(cache.directory))
 }
 
-/// Tells the tests that `command` runs where the binaries are, if they are. A directory that lacks some of them is hidden
-/// from the tests: see above.
-pub(crate) fn tell(command: &mut Command, root: &Path) -> Result<()> {
-    match present(root)? {
+/// Sets [`VARIABLE`] for `command` to the directory of the binaries.
+///
+/// Removes the variable if some binaries are missing, so that tests never use an incomplete
+/// directory.
+pub(crate) fn set_assets_variable(command: &mut Command, root: &Path) -> Result<()> {
+    match find(root)? {
         Some(directory) => command.env(VARIABLE, directory),
         None => command.env_remove(VARIABLE),
     };
     Ok(())
 }
 
-/// Where the binaries are, built if need be; nothing without Go, if something has to be built. The progress goes to
-/// standard error.
-pub(crate) fn ensured(root: &Path) -> Result<Option<PathBuf>> {
+/// Returns the directory of the binaries, and builds those that are missing.
+///
+/// Returns `None` if a build is needed and Go is not installed. Prints the progress to standard
+/// error.
+pub(crate) fn find_or_build(root: &Path) -> Result<Option<PathBuf>> {
     let release = Release::read(root)?;
     let cache = Cache::of(&release)?;
     if let Some(assets) = assets(&cache) {
-        let lacking = lacking(&assets);
-        if lacking.is_empty() {
-            eprintln!("{VARIABLE} is set: using {}", assets.display());
+        let missing_programs = missing_programs(&assets);
+        if missing_programs.is_empty() {
+            eprintln!("using {} from {VARIABLE}", assets.display());
             return Ok(Some(assets));
         }
-        eprintln!("{}", unusable(&assets, &lacking));
+        eprintln!("{}", describe_unusable(&assets, &missing_programs));
     }
     if cache.missing(&release.inputs).is_empty() {
         return Ok(Some(cache.directory));
     }
-    if !process::answers("go", "version") {
+    if !process::is_available("go", "version") {
         return Ok(None);
     }
     let lock = cache.lock(|| {
-        eprintln!("another build is under way in {}: waiting for it to end", cache.directory.display());
+        eprintln!("waiting for another build in {}", cache.directory.display());
     })?;
-    // Whoever held the lock may have built them.
+    // The previous holder of the lock may have built them.
     let missing = cache.missing(&release.inputs);
     if !missing.is_empty() {
         cache.prepare(&release.inputs)?;
@@ -106,22 +117,35 @@ pub(crate) fn ensured(root: &Path) -> Result<Option<PathBuf>> {
     Ok(Some(cache.directory))
 }
 
-/// The same for commands that make no sense without them.
-pub(crate) fn required(root: &Path) -> Result<PathBuf> {
-    let Some(directory) = ensured(root)? else { bail!(WITHOUT_GO) };
+/// Like [`find_or_build`], but fails if Go is not installed.
+pub(crate) fn require(root: &Path) -> Result<PathBuf> {
+    let Some(directory) = find_or_build(root)? else {
+        bail!(WITHOUT_GO)
+    };
     Ok(directory)
 }
 
-/// The directory that the user names, absolute, since tests run in folders of their own. Our own directory, which a
-/// shell may have exported, is no choice of the user's: it has to be kept up to date.
+/// Returns the directory in [`VARIABLE`] as an absolute path, since tests run in other directories.
+///
+/// Returns `None` for the directory of the cache, which a shell may have exported: unlike a
+/// directory of the user, it must be kept up to date.
 fn assets(cache: &Cache) -> Option<PathBuf> {
     let named = env::var_os(VARIABLE).filter(|value| !value.is_empty())?;
-    path::absolute(named).ok().filter(|assets| *assets != cache.directory)
+    path::absolute(named)
+        .ok()
+        .filter(|assets| *assets != cache.directory)
 }
 
-fn unusable(assets: &Path, lacking: &[Program]) -> String {
-    let names: Vec<&str> = lacking.iter().map(|program| program.name).collect();
-    format!("{VARIABLE} is not used: {} lacks {}", assets.display(), names.join(", "))
+fn describe_unusable(assets: &Path, missing_programs: &[Program]) -> String {
+    let names: Vec<&str> = missing_programs
+        .iter()
+        .map(|program| program.name)
+        .collect();
+    format!(
+        "ignoring {VARIABLE}: {} lacks {}",
+        assets.display(),
+        names.join(", ")
+    )
 }
 
 #[cfg(test)]
@@ -129,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_go_one_sentence_says_what_to_do() {
+    fn the_error_without_go_is_one_line_and_names_the_alternatives() {
         assert!(!WITHOUT_GO.contains('\n') && !WITHOUT_GO.contains(". "));
         for program in PROGRAMS {
             assert!(WITHOUT_GO.contains(program.name));
@@ -138,10 +162,10 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_not_used_is_named_with_what_it_lacks() {
+    fn an_ignored_directory_is_named_with_the_programs_that_it_lacks() {
         assert_eq!(
-            unusable(Path::new("there"), &PROGRAMS[2..]),
-            "KUBEBUILDER_ASSETS is not used: there lacks kube-controller-manager, kubectl"
+            describe_unusable(Path::new("there"), &PROGRAMS[2..]),
+            "ignoring KUBEBUILDER_ASSETS: there lacks kube-controller-manager, kubectl"
         );
     }
 }

@@ -1,9 +1,11 @@
-//! `cargo xtask test`: runs the steps in order, one line each with its time, and stops at the first failure unless told
-//! to keep going. What a step printed is shown only when it failed; the closing lines of cargo's tests always are. Before
-//! the verdict, one line per reason counts the tests that were skipped.
+//! `cargo xtask test`: runs every check that a change must pass.
+//!
+//! The steps run in order, and each prints one line with its time. The first failure ends the run,
+//! unless `--keep-going` is given. The output of a step is shown if the step fails. The result
+//! lines of cargo's tests are always shown. The summary counts the skipped tests by reason.
 
 mod results;
-mod skipped;
+mod skipped_tests;
 mod steps;
 
 use std::time::{Duration, Instant};
@@ -22,22 +24,29 @@ pub(crate) struct Options {
     /// Run the remaining steps after one has failed
     #[arg(long)]
     keep_going: bool,
-    /// The steps to run (all of them, in this order, if none is named)
+    /// Steps to run [default: all, in this order]
     #[arg(value_enum, value_name = "STEP")]
     steps: Vec<Step>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let begun = Instant::now();
-    let chosen: Vec<Step> =
-        Step::ALL.into_iter().filter(|step| options.steps.is_empty() || options.steps.contains(step)).collect();
+    let chosen: Vec<Step> = Step::ALL
+        .into_iter()
+        .filter(|step| options.steps.is_empty() || options.steps.contains(step))
+        .collect();
     let mut runner = Runner::new(process::root()?, options.keep_going);
-    let mut summary = Summary { chosen: chosen.len(), ..Summary::default() };
+    let mut summary = Summary {
+        chosen: chosen.len(),
+        ..Summary::default()
+    };
 
     for step in chosen {
         let start = Instant::now();
-        let outcome = runner.run(step).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")));
-        let time = progress::words(start.elapsed());
+        let outcome = runner
+            .run(step)
+            .unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")));
+        let time = progress::format_duration(start.elapsed());
         match outcome {
             Outcome::Passed => {
                 println!("ok      {:<8} {time}", step.name());
@@ -68,7 +77,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(summary.failed.is_empty())
 }
 
-/// How the steps ended.
+/// Results of all steps.
 #[derive(Default)]
 struct Summary {
     chosen: usize,
@@ -79,8 +88,11 @@ struct Summary {
 
 impl Summary {
     fn text(&self, time: Duration) -> String {
-        let time = progress::words(time);
-        let mut counts = vec![format!("{} passed", progress::counted(self.passed, "step"))];
+        let time = progress::format_duration(time);
+        let mut counts = vec![format!(
+            "{} passed",
+            progress::pluralize(self.passed, "step")
+        )];
         if self.skipped > 0 {
             counts.push(format!("{} skipped", self.skipped));
         }
@@ -93,7 +105,7 @@ impl Summary {
         }
         let counts = counts.join(", ");
         let failed = self.failed.join(" ");
-        format!("FAILED: {failed} ({counts}) in {time}\nto run just that again: cargo xtask test {failed}")
+        format!("FAILED: {failed} ({counts}) in {time}\nto repeat: cargo xtask test {failed}")
     }
 }
 
@@ -104,24 +116,46 @@ mod tests {
     const TIME: Duration = Duration::from_secs(192);
 
     #[test]
-    fn success_is_summed_up_in_one_line() {
-        let all = Summary { chosen: 8, passed: 8, ..Summary::default() };
+    fn the_summary_of_a_success_is_one_line() {
+        let all = Summary {
+            chosen: 8,
+            passed: 8,
+            ..Summary::default()
+        };
         assert_eq!(all.text(TIME), "8 steps passed in 3 min 12 s");
-        let without_go = Summary { chosen: 2, passed: 1, skipped: 1, failed: vec![] };
-        assert_eq!(without_go.text(TIME), "1 step passed, 1 skipped in 3 min 12 s");
+        let without_go = Summary {
+            chosen: 2,
+            passed: 1,
+            skipped: 1,
+            failed: vec![],
+        };
+        assert_eq!(
+            without_go.text(TIME),
+            "1 step passed, 1 skipped in 3 min 12 s"
+        );
     }
 
     #[test]
-    fn failure_names_the_steps_and_how_to_run_them_again() {
-        let first = Summary { chosen: 8, passed: 1, skipped: 0, failed: vec!["clippy"] };
+    fn the_summary_of_a_failure_names_the_steps_and_the_command_that_repeats_them() {
+        let first = Summary {
+            chosen: 8,
+            passed: 1,
+            skipped: 0,
+            failed: vec!["clippy"],
+        };
         assert_eq!(
             first.text(TIME),
-            "FAILED: clippy (1 step passed, 6 not run) in 3 min 12 s\nto run just that again: cargo xtask test clippy"
+            "FAILED: clippy (1 step passed, 6 not run) in 3 min 12 s\nto repeat: cargo xtask test clippy"
         );
-        let kept_going = Summary { chosen: 3, passed: 1, skipped: 0, failed: vec!["fmt", "doc"] };
+        let kept_going = Summary {
+            chosen: 3,
+            passed: 1,
+            skipped: 0,
+            failed: vec!["fmt", "doc"],
+        };
         assert_eq!(
             kept_going.text(TIME),
-            "FAILED: fmt doc (1 step passed) in 3 min 12 s\nto run just that again: cargo xtask test fmt doc"
+            "FAILED: fmt doc (1 step passed) in 3 min 12 s\nto repeat: cargo xtask test fmt doc"
         );
     }
 }

@@ -1,8 +1,8 @@
-//! Reading the closing lines of cargo's tests: `test result: ok. 3 passed; 0 failed; …`.
+//! Parses the result lines of cargo's tests: `test result: ok. 3 passed; 0 failed; …`.
 
 use std::ops::AddAssign;
 
-/// How many tests passed and failed.
+/// Numbers of passed and failed tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Totals {
     pub(super) passed: u64,
@@ -16,14 +16,20 @@ impl AddAssign for Totals {
     }
 }
 
-/// The counts in `line`, if it is a closing line.
+/// Returns the counts in `line` if it is a result line.
 pub(super) fn closing_line(line: &str) -> Option<Totals> {
     let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
     let count = |label: &str| {
-        let words = counts.split(';').map(str::trim).find_map(|part| part.strip_suffix(label))?;
+        let words = counts
+            .split(';')
+            .map(str::trim)
+            .find_map(|part| part.strip_suffix(label))?;
         words.trim_end().parse().ok()
     };
-    Some(Totals { passed: count("passed")?, failed: count("failed")? })
+    Some(Totals {
+        passed: count("passed")?,
+        failed: count("failed")?,
+    })
 }
 
 #[cfg(test)]
@@ -31,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn closing_lines_are_summed_and_others_ignored() {
+    fn only_result_lines_are_parsed() {
         let output = "
 running 2 tests
 test a_test_result_is_ok ... ok
@@ -43,6 +49,12 @@ test result: something else entirely";
         for counts in output.lines().filter_map(closing_line) {
             totals += counts;
         }
-        assert_eq!(totals, Totals { passed: 15, failed: 2 });
+        assert_eq!(
+            totals,
+            Totals {
+                passed: 15,
+                failed: 2
+            }
+        );
     }
 }

@@ -1,7 +1,6 @@
-//! The steps of `cargo xtask test`, and how each is run.
+//! The steps of `cargo xtask test`.
 
 use std::{
-    env,
     path::PathBuf,
     process::Command,
     time::{Duration, Instant},
@@ -12,40 +11,43 @@ use clap::ValueEnum;
 
 use super::{
     results::{Totals, closing_line},
-    skipped::Skipped,
+    skipped_tests::SkippedTests,
 };
 use crate::{
     deps, envtest,
-    leftovers::Mark,
+    leaked_processes::ProcessMarker,
     process::{self, Event},
     progress::{self, StatusLine},
 };
 
-/// How the program's last line begins, before it only serves.
-const LAST_LINE: &str = "Stop it";
+/// Start of the line that the program prints when its demonstration is complete.
+const LAST_LINE: &str = "Stop:";
 
-/// For its story, which takes a second.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Limit for the program's demonstration, which takes about a second.
+const RUN_TIMEOUT: Duration = Duration::from_mins(1);
+
+const PEERS_WITHOUT_GO: &str =
+    "cannot check benches/peers: Go is not installed; install it from https://go.dev/dl";
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub(super) enum Step {
     /// Formatting: cargo fmt --check
     Fmt,
-    /// Lints: clippy, warnings are errors
+    /// Lints: cargo clippy, warnings are errors
     Clippy,
     /// Documentation: rustdoc, warnings are errors
     Doc,
-    /// Dependencies: licences, bans, duplicate versions and sources, by deny.toml
+    /// Dependencies: licences, bans, duplicate versions and sources, as in deny.toml
     Deps,
-    /// The real control plane, built when it is absent: cargo xtask envtest
+    /// Binaries of the real control plane: cargo xtask envtest
     Envtest,
     /// Unit and integration tests
     Test,
-    /// The examples in the documentation
+    /// Examples in the documentation
     Doctest,
-    /// The Go peers of the benches: gofmt, go vet and go test
+    /// Go peers of the benches: gofmt, go vet and go test
     Peers,
-    /// The program itself: cargo run at the root
+    /// The program: cargo run in the root directory
     Run,
 }
 
@@ -77,30 +79,36 @@ impl Step {
     }
 }
 
-/// How a step ended.
+/// Result of a step.
 pub(super) enum Outcome {
     Passed,
-    /// It could not be run here, and why that is no failure.
+    /// The step cannot run on this machine, with the reason.
     Skipped(&'static str),
-    /// With what it printed.
+    /// The step failed, with its output.
     Failed(String),
 }
 
-/// Runs steps and remembers what their tests reported.
+/// Runs steps and collects the results of their tests.
 pub(super) struct Runner {
     root: PathBuf,
     keep_going: bool,
     status: StatusLine,
     totals: Option<Totals>,
-    skipped: Skipped,
+    skipped: SkippedTests,
 }
 
 impl Runner {
     pub(super) fn new(root: PathBuf, keep_going: bool) -> Self {
-        Self { root, keep_going, status: StatusLine::new(), totals: None, skipped: Skipped::new() }
+        Self {
+            root,
+            keep_going,
+            status: StatusLine::new(),
+            totals: None,
+            skipped: SkippedTests::new(),
+        }
     }
 
-    /// The sum of all tests so far; nothing if no step ran any.
+    /// Returns the sum of all test results so far, or `None` if no step has run tests.
     pub(super) fn totals(&self) -> Option<Totals> {
         self.totals
     }
@@ -117,7 +125,7 @@ impl Runner {
             Step::Doc => self.doc(),
             Step::Deps => self.deps(),
             Step::Envtest => self.envtest(),
-            // Not --all-targets: that would run the benches as tests.
+            // `--all-targets` would run the benches as tests.
             Step::Test => self.tests(step, &["--lib", "--bins", "--tests", "--examples"]),
             Step::Doctest => self.tests(step, &["--doc"]),
             Step::Peers => self.peers(),
@@ -125,14 +133,24 @@ impl Runner {
         }
     }
 
-    /// Everything; and the framework as its users get it without the features, which nothing else in the workspace builds.
+    /// Checks the workspace, and the framework without features, which no other package builds.
     fn clippy(&self) -> Result<Outcome> {
-        // Binaries choose the version of Kubernetes, and there is none here.
-        let bare = ["-p", "steersman", "--lib", "--no-default-features", "--features", "k8s-openapi/v1_37"];
-        for what in [&["--workspace", "--all-targets"][..], &bare] {
+        // Only binaries enable a Kubernetes version of k8s-openapi, and this builds a library.
+        let bare = [
+            "-p",
+            "steersman",
+            "--lib",
+            "--no-default-features",
+            "--features",
+            "k8s-openapi/v1_37",
+        ];
+        for targets in [&["--workspace", "--all-targets"][..], &bare] {
             let mut command = process::cargo(&self.root);
-            command.args(["clippy", "--locked", "--quiet"]).args(what).args(["--", "-D", "warnings"]);
-            let (outcome, _) = self.judged(Step::Clippy, command)?;
+            command
+                .args(["clippy", "--locked", "--quiet"])
+                .args(targets)
+                .args(["--", "-D", "warnings"]);
+            let (outcome, _) = self.run_command(Step::Clippy, command)?;
             if !matches!(outcome, Outcome::Passed) {
                 return Ok(outcome);
             }
@@ -143,13 +161,21 @@ impl Runner {
     fn doc(&self) -> Result<Outcome> {
         let mut command = process::cargo(&self.root);
         command
-            .args(["doc", "--workspace", "--all-features", "--no-deps", "--locked"])
+            .args([
+                "doc",
+                "--workspace",
+                "--all-features",
+                "--no-deps",
+                "--locked",
+            ])
             .env("RUSTDOCFLAGS", "-D warnings");
-        let (outcome, output) = self.judged(Step::Doc, command)?;
-        // RUSTDOCFLAGS reaches rustdoc's warnings, not cargo's own, such as two crates written to the same folder.
-        if matches!(outcome, Outcome::Passed) && output.lines().any(|line| line.starts_with("warning:")) {
+        let (outcome, output) = self.run_command(Step::Doc, command)?;
+        // RUSTDOCFLAGS does not affect cargo's own warnings, such as colliding output directories.
+        if matches!(outcome, Outcome::Passed)
+            && output.lines().any(|line| line.starts_with("warning:"))
+        {
             return Ok(Outcome::Failed(format!(
-                "{output}\ncargo itself warned (see above), which fails this step too"
+                "{output}\ncargo printed a warning (see above); warnings are errors in this step"
             )));
         }
         Ok(outcome)
@@ -160,57 +186,62 @@ impl Runner {
         let problems = deps::check(&self.root);
         self.status.clear();
         let problems = problems?;
-        if problems.is_empty() { Ok(Outcome::Passed) } else { Ok(Outcome::Failed(problems.join("\n\n"))) }
+        if problems.is_empty() {
+            Ok(Outcome::Passed)
+        } else {
+            Ok(Outcome::Failed(problems.join("\n\n")))
+        }
     }
 
-    /// Its progress is not captured: it may take minutes.
+    /// Prints its own progress, since a build takes minutes.
     fn envtest(&self) -> Result<Outcome> {
-        let there = envtest::ensured(&self.root)?.is_some();
-        // As the tests read it.
-        let expected = env::var("CI").is_ok_and(|value| value.eq_ignore_ascii_case("true") || value == "1");
-        Ok(without_server(there, expected))
+        Ok(match envtest::find_or_build(&self.root)? {
+            Some(_) => Outcome::Passed,
+            None => not_run(process::is_ci(), envtest::WITHOUT_GO),
+        })
     }
 
     fn tests(&mut self, step: Step, targets: &[&str]) -> Result<Outcome> {
         let mut command = process::cargo(&self.root);
-        command.args(["test", "--workspace", "--locked"]).args(targets);
-        envtest::tell(&mut command, &self.root)?;
+        command
+            .args(["test", "--workspace", "--locked"])
+            .args(targets);
+        envtest::set_assets_variable(&mut command, &self.root)?;
         self.skipped.collect_from(&mut command);
-        let mark = Mark::new();
-        mark.put_on(&mut command);
+        let marker = ProcessMarker::new();
+        marker.apply_to(&mut command);
         if self.keep_going {
             command.arg("--no-fail-fast");
         }
         let mut sum = Totals::default();
-        let (outcome, output) = self.watched(step, command, |line| {
+        let (outcome, output) = self.run_with_echo(step, command, |line| {
             let counts = closing_line(line)?;
             sum += counts;
             Some(line.to_owned())
         })?;
         *self.totals.get_or_insert_default() += sum;
-        let left = mark.left();
+        let leaked = marker.wait_for_leaked();
         match outcome {
-            Outcome::Failed(text) => Ok(Outcome::Failed(without_successes(&text))),
+            Outcome::Failed(text) => Ok(Outcome::Failed(failures_only(&text))),
             Outcome::Passed if step == Step::Test && sum.passed == 0 => {
-                Ok(Outcome::Failed(format!("{output}\nno test ran: a gate without tests checks nothing")))
+                Ok(Outcome::Failed(format!("{output}\nno test ran")))
             }
-            Outcome::Passed if !left.is_empty() => {
-                Ok(Outcome::Failed(format!("the tests left processes behind:\n{}", left.join("\n"))))
-            }
+            Outcome::Passed if !leaked.is_empty() => Ok(Outcome::Failed(format!(
+                "processes that the tests started are still running:\n{}",
+                leaked.join("\n")
+            ))),
             outcome => Ok(outcome),
         }
     }
 
     fn peers(&self) -> Result<Outcome> {
-        if !process::answers("go", "version") {
-            return Ok(Outcome::Skipped(
-                "Go is not installed: gofmt, go vet and go test were not run on benches/peers",
-            ));
+        if !process::is_available("go", "version") {
+            return Ok(not_run(process::is_ci(), PEERS_WITHOUT_GO));
         }
         let folder = self.root.join("benches/peers");
         let mut gofmt = Command::new("gofmt");
         gofmt.args(["-l", "."]).current_dir(&folder);
-        let (outcome, unformatted) = self.judged(Step::Peers, gofmt)?;
+        let (outcome, unformatted) = self.run_command(Step::Peers, gofmt)?;
         if !matches!(outcome, Outcome::Passed) {
             return Ok(outcome);
         }
@@ -221,7 +252,7 @@ impl Runner {
         for what in ["vet", "test"] {
             let mut go = Command::new("go");
             go.args([what, "./..."]).current_dir(&folder);
-            let (outcome, _) = self.judged(Step::Peers, go)?;
+            let (outcome, _) = self.run_command(Step::Peers, go)?;
             if !matches!(outcome, Outcome::Passed) {
                 return Ok(outcome);
             }
@@ -229,7 +260,7 @@ impl Runner {
         Ok(Outcome::Passed)
     }
 
-    /// As a newcomer does it: start it, see it through to its last line, Ctrl-C.
+    /// Starts the program, waits for its last line, and interrupts it, as a new user would.
     fn program(&self) -> Result<Outcome> {
         let built = self.cargo(Step::Run, &["build", "--locked", "--quiet"])?;
         if !matches!(built, Outcome::Passed) {
@@ -237,54 +268,67 @@ impl Runner {
         }
         let mut command = process::cargo(&self.root);
         command.args(["run", "--locked", "--quiet"]);
-        let (mut id, begun) = (0, Instant::now());
-        let (mut stopped, mut sent) = (None, Ok(()));
-        let (status, output) = process::captured(command, |event| match event {
-            // Cargo becomes the program.
+        let begun = Instant::now();
+        let mut id = 0;
+        let mut stopped = None;
+        let mut sent = Ok(());
+        let (status, output) = process::run_captured(command, |event| match event {
+            // On Unix, cargo replaces itself with the program, so this is the program's id.
             Event::Started(child) => id = child,
             Event::Line(line) if line.starts_with(LAST_LINE) => {
                 stopped = Some(Instant::now());
                 sent = process::signal(id, "INT");
             }
             Event::Line(_) => {}
-            Event::Tick if begun.elapsed() > PATIENCE && sent.is_ok() => sent = process::signal(id, "KILL"),
+            Event::Tick if begun.elapsed() > RUN_TIMEOUT && sent.is_ok() => {
+                sent = process::signal(id, "KILL");
+            }
             Event::Tick => self.status.show("running run"),
         })?;
         self.status.clear();
         sent?;
         let Some(stopped) = stopped.filter(|_| status.success()) else {
-            let next = "it should tell its story, say how to stop it, and stop when it is told to";
-            return Ok(Outcome::Failed(format!("{output}\n`cargo run` ended with {status}: {next}")));
+            return Ok(Outcome::Failed(format!(
+                "{output}\n`cargo run` ended with {status}; expected a line that starts with \
+                 `{LAST_LINE}`, and success after SIGINT"
+            )));
         };
-        println!("`cargo run` stopped {} ms after SIGINT", stopped.elapsed().as_millis());
+        println!(
+            "`cargo run` stopped {} ms after SIGINT",
+            stopped.elapsed().as_millis()
+        );
         Ok(Outcome::Passed)
     }
 
     fn cargo(&self, step: Step, arguments: &[&str]) -> Result<Outcome> {
         let mut command = process::cargo(&self.root);
         command.args(arguments);
-        Ok(self.judged(step, command)?.0)
+        Ok(self.run_command(step, command)?.0)
     }
 
-    fn judged(&self, step: Step, command: Command) -> Result<(Outcome, String)> {
-        self.watched(step, command, |_| None)
+    fn run_command(&self, step: Step, command: Command) -> Result<(Outcome, String)> {
+        self.run_with_echo(step, command, |_| None)
     }
 
-    /// Runs a command, showing on a terminal that it runs, and printing the lines that `echo` picks.
-    fn watched(
+    /// Runs a command with a status line. Prints the text that `echo` returns for a line of output.
+    fn run_with_echo(
         &self,
         step: Step,
         command: Command,
         mut echo: impl FnMut(&str) -> Option<String>,
     ) -> Result<(Outcome, String)> {
-        let shown = process::shown(&command);
+        let shown = process::display_command(&command);
         let start = Instant::now();
         let show = |time: Duration| {
             let seconds = Duration::from_secs(time.as_secs());
-            self.status.show(&format!("running {:<8} {}", step.name(), progress::words(seconds)));
+            self.status.show(&format!(
+                "running {:<8} {}",
+                step.name(),
+                progress::format_duration(seconds)
+            ));
         };
         show(Duration::ZERO);
-        let done = process::captured(command, |event| match event {
+        let done = process::run_captured(command, |event| match event {
             Event::Line(line) => {
                 if let Some(text) = echo(line) {
                     self.status.clear();
@@ -304,48 +348,76 @@ impl Runner {
     }
 }
 
-/// What it means that the real server is there or not, where it is expected or not.
-fn without_server(there: bool, expected: bool) -> Outcome {
-    match (there, expected) {
-        (true, _) => Outcome::Passed,
-        (false, true) => Outcome::Failed(envtest::WITHOUT_GO.into()),
-        (false, false) => Outcome::Skipped(
-            "Go is not installed: tests on the real kube-apiserver and with kubectl are not run; see cargo xtask envtest",
-        ),
+/// Returns the outcome of a step that cannot be run on this machine.
+fn not_run(is_ci: bool, reason: &'static str) -> Outcome {
+    if is_ci {
+        Outcome::Failed(reason.into())
+    } else {
+        Outcome::Skipped(reason)
     }
 }
 
-/// What failing tests printed, without the tests that passed and the closing lines, which were shown already.
-fn without_successes(output: &str) -> String {
+/// Removes the lines of passed tests, and the result lines, which were printed before.
+fn failures_only(output: &str) -> String {
     let success = |line: &str| line.starts_with("test ") && line.ends_with(" ... ok");
-    let kept = output.lines().filter(|line| !success(line) && closing_line(line).is_none());
+    let kept = output
+        .lines()
+        .filter(|line| !success(line) && closing_line(line).is_none());
     kept.collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{env, path::Path};
+
+    /// Root of the workspace, for the helper.
+    const ROOT: &str = "STEERSMAN_XTASK_PEERS";
 
     #[test]
-    fn of_a_failed_run_only_the_failures_are_shown() {
+    fn the_output_of_a_failed_run_has_only_the_failures() {
         let output = "running 2 tests\ntest a_key ... ok\ntest other ... FAILED\nassertion failed\n\
                       test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out\nerror: x";
         let shown = "running 2 tests\ntest other ... FAILED\nassertion failed\nerror: x";
-        assert_eq!(without_successes(output), shown);
+        assert_eq!(failures_only(output), shown);
+    }
+
+    /// Run by the test below, without Go.
+    #[test]
+    fn helper_peers() {
+        let Ok(root) = env::var(ROOT) else { return };
+        let outcome = Runner::new(root.into(), false).run(Step::Peers).unwrap();
+        match outcome {
+            Outcome::Passed => println!("passed"),
+            Outcome::Skipped(reason) => println!("skipped: {reason}"),
+            Outcome::Failed(reason) => println!("failed: {reason}"),
+        }
     }
 
     #[test]
-    fn the_real_server_may_be_absent_except_where_it_is_expected() {
-        assert!(matches!(without_server(true, true), Outcome::Passed));
-        assert!(matches!(without_server(true, false), Outcome::Passed));
-        assert!(matches!(without_server(false, false), Outcome::Skipped(reason) if reason.contains("are not run")));
-        assert!(matches!(without_server(false, true), Outcome::Failed(reason) if reason == envtest::WITHOUT_GO));
+    fn peers_without_go_are_skipped_and_fail_in_ci() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        for (ci, verdict) in [("", "skipped"), ("true", "failed"), ("1", "failed")] {
+            let mut helper = Command::new(env::current_exe().unwrap());
+            helper
+                .args(["--exact", "test::steps::tests::helper_peers", "--nocapture"])
+                .env("PATH", "")
+                .env("CI", ci)
+                .env(ROOT, root);
+            let output = process::stdout(helper).unwrap();
+            assert!(
+                output.contains(&format!("{verdict}: {PEERS_WITHOUT_GO}")),
+                "CI={ci}: {output}"
+            );
+        }
     }
 
     #[test]
-    fn every_step_is_called_on_the_command_line_as_it_is_printed() {
-        let accepted: Vec<String> =
-            Step::value_variants().iter().map(|s| s.to_possible_value().unwrap().get_name().to_owned()).collect();
+    fn every_step_has_the_same_name_on_the_command_line_and_in_the_output() {
+        let accepted: Vec<String> = Step::value_variants()
+            .iter()
+            .map(|s| s.to_possible_value().unwrap().get_name().to_owned())
+            .collect();
         assert_eq!(accepted, Step::ALL.map(Step::name));
     }
 }

@@ -2,9 +2,12 @@ use super::*;
 use crate::builtin::resources;
 use std::sync::Arc;
 
-/// A deployment by other names: as a custom resource would be served.
+/// Returns a custom resource of a group and version, based on Deployments.
 fn custom(group: &str, version: &str) -> Resource {
-    let mut resource = resources().into_iter().find(|it| &*it.plural == "deployments").unwrap();
+    let mut resource = resources()
+        .into_iter()
+        .find(|it| &*it.plural == "deployments")
+        .unwrap();
     resource.group = Arc::from(group);
     resource.version = Arc::from(version);
     resource.strategy.custom = true;
@@ -13,41 +16,78 @@ fn custom(group: &str, version: &str) -> Resource {
 
 #[test]
 fn versions_rank_by_stability_then_newest_first() {
-    let mut versions = ["foo1", "v1alpha1", "v1", "v10", "v2", "v1beta2", "v11beta1", "v1beta1", "bar", "v2alpha"];
+    let mut versions = [
+        "foo1", "v1alpha1", "v1", "v10", "v2", "v1beta2", "v11beta1", "v1beta1", "bar", "v2alpha",
+    ];
     versions.sort_by_key(|version| Reverse(priority(version)));
-    assert_eq!(versions, ["v10", "v2", "v1", "v11beta1", "v1beta2", "v1beta1", "v1alpha1", "bar", "foo1", "v2alpha"]);
+    assert_eq!(
+        versions,
+        [
+            "v10", "v2", "v1", "v11beta1", "v1beta2", "v1beta1", "v1alpha1", "bar", "foo1",
+            "v2alpha"
+        ]
+    );
 }
 
 #[test]
-fn groups_of_custom_resources_come_after_the_built_in_ones_by_name() {
-    let mut served = vec![custom("z.example.com", "v1"), custom("a.example.com", "v1beta1")];
+fn custom_groups_follow_the_built_in_ones_sorted_by_name() {
+    let mut served = vec![
+        custom("z.example.com", "v1"),
+        custom("a.example.com", "v1beta1"),
+    ];
     served.extend(resources());
     served.push(custom("a.example.com", "v1"));
     let list = group_list(&served);
-    let names: Vec<_> = list["groups"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
+    let names: Vec<_> = list["groups"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["name"].as_str().unwrap())
+        .collect();
     assert_eq!((names[0], names[1]), ("apps", "events.k8s.io"));
     assert_eq!(names[names.len() - 2..], ["a.example.com", "z.example.com"]);
     let group = group(&served, "a.example.com").unwrap();
-    assert_eq!(group["preferredVersion"], json!({"groupVersion": "a.example.com/v1", "version": "v1"}));
+    assert_eq!(
+        group["preferredVersion"],
+        json!({"groupVersion": "a.example.com/v1", "version": "v1"})
+    );
     assert_eq!(group["versions"][1]["version"], "v1beta1");
-    assert_eq!((&group["kind"], &group["apiVersion"]), (&json!("APIGroup"), &json!("v1")));
+    assert_eq!(
+        (&group["kind"], &group["apiVersion"]),
+        (&json!("APIGroup"), &json!("v1"))
+    );
 }
 
 #[test]
-fn a_storage_hash_is_that_of_what_is_stored() {
+fn the_storage_hash_identifies_the_storage_version() {
     let served = resources();
     let hash = |list: Option<Value>, name: &str| {
         let list = list.unwrap();
         let entries = list["resources"].as_array().unwrap();
         entries.iter().find(|it| it["name"] == name).unwrap()["storageVersionHash"].clone()
     };
-    assert_eq!(hash(resource_list(&served, "events.k8s.io", "v1"), "events"), "r2yiGXH7wu8=");
-    assert_eq!(hash(resource_list(&served, "autoscaling", "v1"), "horizontalpodautoscalers"), "qwQve8ut294=");
-    assert_eq!(hash(resource_list(&served, "coordination.k8s.io", "v1"), "leases"), "gqkMMb/YqFM=");
+    assert_eq!(
+        hash(resource_list(&served, "events.k8s.io", "v1"), "events"),
+        "r2yiGXH7wu8="
+    );
+    assert_eq!(
+        hash(
+            resource_list(&served, "autoscaling", "v1"),
+            "horizontalpodautoscalers"
+        ),
+        "qwQve8ut294="
+    );
+    assert_eq!(
+        hash(
+            resource_list(&served, "coordination.k8s.io", "v1"),
+            "leases"
+        ),
+        "gqkMMb/YqFM="
+    );
 }
 
 #[test]
-fn what_is_not_served_has_no_document() {
+fn groups_and_versions_that_are_not_served_have_no_document() {
     let served = resources();
     assert_eq!(group(&served, "none.example.com"), None);
     assert_eq!(group(&served, ""), None);
@@ -58,9 +98,18 @@ fn what_is_not_served_has_no_document() {
 fn subresources_are_entries_with_kinds_and_verbs_of_their_own() {
     let served = resources();
     let list = resource_list(&served, "apps", "v1").unwrap();
-    assert_eq!((&list["groupVersion"], &list["apiVersion"]), (&json!("apps/v1"), &json!("v1")));
+    assert_eq!(
+        (&list["groupVersion"], &list["apiVersion"]),
+        (&json!("apps/v1"), &json!("v1"))
+    );
     let find = |list: &Value, name: &str| {
-        list["resources"].as_array().unwrap().iter().find(|it| it["name"] == name).cloned().unwrap()
+        list["resources"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|it| it["name"] == name)
+            .cloned()
+            .unwrap()
     };
     assert_eq!(
         find(&list, "deployments/scale"),
@@ -72,13 +121,21 @@ fn subresources_are_entries_with_kinds_and_verbs_of_their_own() {
     assert_eq!(find(&list, "deployments")["shortNames"], json!(["deploy"]));
     let core = resource_list(&served, "", "v1").unwrap();
     assert_eq!(core["groupVersion"], "v1");
-    assert_eq!(find(&core, "namespaces/finalize")["verbs"], json!(["update"]));
+    assert_eq!(
+        find(&core, "namespaces/finalize")["verbs"],
+        json!(["update"])
+    );
     assert_eq!(find(&core, "namespaces/status")["kind"], "Namespace");
-    assert!(!find(&core, "namespaces")["verbs"].as_array().unwrap().contains(&json!("deletecollection")));
+    assert!(
+        !find(&core, "namespaces")["verbs"]
+            .as_array()
+            .unwrap()
+            .contains(&json!("deletecollection"))
+    );
 }
 
 #[test]
-fn the_aggregated_documents_hold_all_resources() {
+fn the_aggregated_documents_contain_all_resources() {
     let served = resources();
     let core = aggregated(&served, true);
     assert_eq!(api_versions(&served, "")["versions"], json!(["v1"]));
@@ -87,7 +144,10 @@ fn the_aggregated_documents_hold_all_resources() {
     let apps = &named["items"][0];
     assert_eq!(apps["metadata"]["name"], "apps");
     let resources = apps["versions"][0]["resources"].as_array().unwrap();
-    let sets = resources.iter().find(|it| it["resource"] == "statefulsets").unwrap();
+    let sets = resources
+        .iter()
+        .find(|it| it["resource"] == "statefulsets")
+        .unwrap();
     assert_eq!(
         *sets,
         json!({
@@ -106,12 +166,15 @@ fn the_aggregated_documents_hold_all_resources() {
 }
 
 #[test]
-fn a_tag_changes_with_what_is_served_and_only_then() {
+fn the_entity_tag_changes_only_with_the_served_resources() {
     let document = |served: &[Resource]| Document::new(&aggregated(served, false));
     let mut served = resources();
     let before = document(&served);
     assert_eq!(before, document(&resources()));
-    assert!(before.is_known_by(&format!("\"other\", {}", before.etag)) && !before.is_known_by("\"other\""));
+    assert!(
+        before.is_known_by(&format!("\"other\", {}", before.etag))
+            && !before.is_known_by("\"other\"")
+    );
     served.push(custom("a.example.com", "v1"));
     assert!(!document(&served).is_known_by(&before.etag));
 }
@@ -122,6 +185,12 @@ fn clients_read_the_documents() {
     let served = resources();
     serde_json::from_value::<v1::APIGroupList>(group_list(&served)).unwrap();
     serde_json::from_value::<v1::APIVersions>(api_versions(&served, "127.0.0.1:1")).unwrap();
-    serde_json::from_value::<v1::APIResourceList>(resource_list(&served, "", "v1").unwrap()).unwrap();
-    assert_eq!(serde_json::from_value::<Info>(version()).unwrap().git_version, "v1.37.1");
+    serde_json::from_value::<v1::APIResourceList>(resource_list(&served, "", "v1").unwrap())
+        .unwrap();
+    assert_eq!(
+        serde_json::from_value::<Info>(version())
+            .unwrap()
+            .git_version,
+        "v1.37.1"
+    );
 }

@@ -1,19 +1,19 @@
-//! What the query of a write says.
+//! Options of a write in the query.
 
 use super::Query;
 use crate::status::{Failure, FieldError, Result};
 use serde_json::json;
 
-/// Which write the options are of: each has its own name for them, and apply its own rules.
+/// Kind of a write, which determines the name of its options and their rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Write {
+pub(crate) enum WriteKind {
     Create,
     Update,
     Patch,
     Apply,
 }
 
-/// What happens to fields that the schema does not know, and to those that are given twice.
+/// Treatment of unknown and duplicate fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum FieldValidation {
     Ignore,
@@ -22,39 +22,52 @@ pub(crate) enum FieldValidation {
     Strict,
 }
 
-/// How to write.
+/// Options of a create, update or patch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WriteOptions {
-    /// Do everything but write.
+    /// Does everything except storing the object.
     pub(crate) dry_run: bool,
-    /// `None` if the user agent tells it.
+    /// Name of the field manager. `None` to derive it from the user agent.
     pub(crate) field_manager: Option<String>,
     pub(crate) field_validation: FieldValidation,
-    /// Take fields from other managers.
+    /// Takes over fields of other managers.
     pub(crate) force: bool,
 }
 
 impl WriteOptions {
-    /// From the query.
-    pub(crate) fn parse(query: &Query, write: Write) -> Result<Self> {
+    /// Parses the query.
+    pub(crate) fn parse(query: &Query, write: WriteKind) -> Result<Self> {
         let manager = query.text("fieldManager");
         let mut errors = Vec::new();
-        if write == Write::Apply && manager.is_empty() {
-            errors.push(FieldError::required("fieldManager", "is required for apply patch"));
+        if write == WriteKind::Apply && manager.is_empty() {
+            errors.push(FieldError::required(
+                "fieldManager",
+                "is required for apply patch",
+            ));
         }
-        if write == Write::Patch && query.get("force").is_some() {
-            errors.push(FieldError::forbidden("force", "may not be specified for non-apply patch"));
+        if write == WriteKind::Patch && query.get("force").is_some() {
+            errors.push(FieldError::forbidden(
+                "force",
+                "may not be specified for non-apply patch",
+            ));
         }
         if manager.len() > 128 {
             errors.push(FieldError::too_long("fieldManager", 128));
         }
         if let Some((at, c)) = manager.char_indices().find(|(_, c)| c.is_control()) {
-            let why = format!("invalid character U+{:04X} (at position {at})", u32::from(c));
-            errors.push(FieldError::invalid("fieldManager", &manager.into(), why));
+            let reason = format!(
+                "invalid character U+{:04X} (at position {at})",
+                u32::from(c)
+            );
+            errors.push(FieldError::invalid("fieldManager", &manager.into(), reason));
         }
         let dry_run: Vec<_> = query.all("dryRun").collect();
         if dry_run.iter().any(|&value| value != "All") {
-            errors.push(FieldError::not_supported("dryRun", &json!(dry_run), ["All"]));
+            errors.push(FieldError::not_supported(
+                "dryRun",
+                &json!(dry_run),
+                ["All"],
+            ));
         }
         let field_validation = match query.text("fieldValidation") {
             "" => Some(FieldValidation::default()),
@@ -63,7 +76,11 @@ impl WriteOptions {
             "Strict" => Some(FieldValidation::Strict),
             other => {
                 let known = ["", "Ignore", "Strict", "Warn"];
-                errors.push(FieldError::not_supported("fieldValidation", &other.into(), known));
+                errors.push(FieldError::not_supported(
+                    "fieldValidation",
+                    &other.into(),
+                    known,
+                ));
                 None
             }
         };
@@ -74,12 +91,17 @@ impl WriteOptions {
                 field_validation,
                 force: query.flag("force").unwrap_or(false),
             }),
-            _ => Err(Failure::invalid("meta.k8s.io", write.options_kind(), "", errors)),
+            _ => Err(Failure::invalid(
+                "meta.k8s.io",
+                write.options_kind(),
+                "",
+                errors,
+            )),
         }
     }
 }
 
-impl Write {
+impl WriteKind {
     fn options_kind(self) -> &'static str {
         match self {
             Self::Create => "CreateOptions",
@@ -93,35 +115,56 @@ impl Write {
 mod tests {
     use super::*;
 
-    fn write(query: &str, write: Write) -> Result<WriteOptions> {
+    fn write(query: &str, write: WriteKind) -> Result<WriteOptions> {
         WriteOptions::parse(&Query::parse(Some(query)), write)
     }
 
     fn fields(failure: &Failure) -> Vec<&str> {
         let details = failure.details.as_ref().unwrap();
-        details.causes.iter().map(|cause| cause.field.as_str()).collect()
+        details
+            .causes
+            .iter()
+            .map(|cause| cause.field.as_str())
+            .collect()
     }
 
     #[test]
-    fn writes_take_few_values() {
-        let options = write("dryRun=All&fieldManager=me&fieldValidation=Strict&force=true", Write::Apply).unwrap();
+    fn invalid_write_options_are_rejected() {
+        let options = write(
+            "dryRun=All&fieldManager=me&fieldValidation=Strict&force=true",
+            WriteKind::Apply,
+        )
+        .unwrap();
         assert!(options.dry_run && options.force);
         assert_eq!(options.field_manager.as_deref(), Some("me"));
         assert_eq!(options.field_validation, FieldValidation::Strict);
-        assert_eq!(write("", Write::Create).unwrap(), WriteOptions::default());
+        assert_eq!(
+            write("", WriteKind::Create).unwrap(),
+            WriteOptions::default()
+        );
         for (query, kind, field) in [
-            ("dryRun=Some", Write::Create, "dryRun"),
-            ("dryRun=", Write::Create, "dryRun"),
-            ("fieldValidation=strict", Write::Update, "fieldValidation"),
-            ("force=false", Write::Patch, "force"),
-            ("", Write::Apply, "fieldManager"),
-            ("fieldManager=a%07", Write::Create, "fieldManager"),
+            ("dryRun=Some", WriteKind::Create, "dryRun"),
+            ("dryRun=", WriteKind::Create, "dryRun"),
+            (
+                "fieldValidation=strict",
+                WriteKind::Update,
+                "fieldValidation",
+            ),
+            ("force=false", WriteKind::Patch, "force"),
+            ("", WriteKind::Apply, "fieldManager"),
+            ("fieldManager=a%07", WriteKind::Create, "fieldManager"),
         ] {
             let failure = write(query, kind).unwrap_err();
-            assert_eq!((failure.code, fields(&failure)), (422, vec![field]), "{query}");
+            assert_eq!(
+                (failure.code, fields(&failure)),
+                (422, vec![field]),
+                "{query}"
+            );
         }
         assert_eq!(
-            write("fieldValidation=x", Write::Update).unwrap_err().message,
+            write("fieldValidation=x", WriteKind::Update)
+                .unwrap_err()
+                .message,
             "UpdateOptions.meta.k8s.io \"\" is invalid: fieldValidation: Unsupported value: \"x\": \
              supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""
         );
@@ -130,7 +173,7 @@ mod tests {
     steersman_testkit::properties! {
         #[test]
         fn parsing_never_panics(query in r"((dryRun|fieldManager|force)=[a-zA-Z0-9%=]{0,6}&){0,4}|\PC*") {
-            let _ = write(&query, Write::Apply);
+            let _ = write(&query, WriteKind::Apply);
         }
     }
 }

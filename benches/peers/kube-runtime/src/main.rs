@@ -1,7 +1,8 @@
-//! The queue workloads on kube-runtime's scheduler, as a peer of `cargo xtask bench --peers`.
+//! The queue workloads on kube-runtime's scheduler, a peer of `cargo xtask bench queue --peers`.
 //!
-//! `--list` prints the pairs it can measure; `WORKLOAD IMPLEMENTATION [--quick]` measures one of them once and prints a
-//! JSON line. The workloads are those of the Go peers beside this folder, with the same numbers of keys and rounds.
+//! `--list` prints the pairs of workload and implementation. `WORKLOAD IMPLEMENTATION [--quick]`
+//! measures a pair once and prints a JSON line. The workloads are those of the Go peers, with the
+//! same numbers of keys and rounds.
 
 mod workloads;
 
@@ -24,16 +25,24 @@ fn main() -> Result<()> {
         }
         [workload, IMPLEMENTATION] => measure(workload, false),
         [workload, IMPLEMENTATION, "--quick"] => measure(workload, true),
-        _ => bail!("usage: WORKLOAD {IMPLEMENTATION} [--quick], with a workload that --list prints"),
+        _ => {
+            bail!("usage: WORKLOAD {IMPLEMENTATION} [--quick], with a workload from --list")
+        }
     }
 }
 
 fn measure(workload: &str, quick: bool) -> Result<()> {
     let known = WORKLOADS.iter().find(|(name, _)| *name == workload);
-    let (name, run) = known.with_context(|| format!("unknown workload `{workload}`: --list prints them"))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let (name, run) =
+        known.with_context(|| format!("unknown workload `{workload}`: --list prints them"))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()?;
     let nanoseconds = runtime.block_on(run(quick))?;
     let value = (nanoseconds * 1000.0).round() / 1000.0;
-    println!("{}", json!({ "workload": name, "implementation": IMPLEMENTATION, "unit": "ns", "value": value }));
+    println!(
+        "{}",
+        json!({ "workload": name, "implementation": IMPLEMENTATION, "unit": "ns", "value": value })
+    );
     Ok(())
 }

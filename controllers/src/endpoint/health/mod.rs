@@ -1,24 +1,26 @@
-//! Whether somebody answers at the endpoint. A condition and a metric say so, and nothing depends on them.
+//! Checks whether endpoints answer, and reports it as a condition and a metric.
 //!
-//! It is a controller of its own, with workers of its own: who propagates endpoints never waits for one that hangs. An answer is any HTTP status, since whoever
-//! may not read `/readyz` is told so by a control plane that is there. The connection is verified by the control plane's own certificate authority; without
-//! one there is none.
+//! The checks run in a separate controller with its own workers, so that a check that hangs does
+//! not delay the propagation of endpoints. Any HTTP status is an answer, because a control plane
+//! that is up may reject the request for `/readyz`. The connection is verified with the CA
+//! certificate of the control plane. Without one, no connection is opened.
 //!
-//! What holds: a status is written when the verdict has changed, and only then. What was said of one address is not left to stand for another one.
+//! Invariant: the status is written only if the state has changed, and the state of one
+//! address is not kept for another.
 
-mod course;
 mod probe;
+mod schedule;
 
 use self::{
-    course::{Course, Target},
-    probe::{probe, trusting},
+    probe::{probe, tls_config},
+    schedule::{CheckSchedule, Target},
 };
 use super::{
     address::Address,
-    again::written,
     metrics::Metrics,
-    reconciler::kept,
+    reconciler::known_address,
     retrieve::Retrieval,
+    retry::retry_conflicts,
     status::set,
     types::{CAPTControlPlane, EndpointAccess},
 };
@@ -29,27 +31,32 @@ use k8s_openapi::{
 use parking_lot::Mutex;
 use rustls::ClientConfig;
 use std::{collections::HashMap, sync::Arc, time::Duration};
-use steersman::prelude::*;
+use steersman::{
+    prelude::*,
+    reconcile::{Context, Result},
+};
 use tokio::{select, time::Instant};
 
-/// The condition.
+/// Type of the condition.
 pub const ENDPOINT_HEALTHY: &str = "EndpointHealthy";
 
-/// How many are asked at once: they mostly wait.
-pub(super) const AT_ONCE: usize = 64;
+/// Concurrent checks. They mostly wait.
+pub(super) const MAX_CONCURRENT: usize = 64;
 
-/// How endpoints are checked.
+/// Options of the health checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// How often; 60 s by default.
+    /// Interval of checks. Default: 60 s.
     pub every: Duration,
-    /// How often while there is no answer; 10 s by default.
+    /// Interval of checks while an endpoint does not answer. Default: 10 s.
     pub every_when_failing: Duration,
-    /// How long a connection may take; 3 s by default.
+    /// Time limit of opening a connection. Default: 3 s.
     pub connect: Duration,
-    /// How long everything may take, up to the answer; 5 s by default.
+    /// Time limit of a check, including the connection. Default: 5 s.
     pub total: Duration,
-    /// After how many failures in a row an endpoint counts as unhealthy; 3 by default. One answer makes it healthy.
+    /// Consecutive failures after which an endpoint is unhealthy. Default: 3.
+    ///
+    /// One answer makes it healthy again.
     pub failures: u32,
 }
 
@@ -65,18 +72,18 @@ impl Default for Health {
     }
 }
 
-/// What is known of an endpoint.
+/// Result of the checks of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Verdict {
-    /// There is none.
-    Absent,
-    /// Nobody can say.
+enum HealthState {
+    /// The control plane has no endpoint.
+    NoEndpoint,
+    /// The endpoint is not checked, or not yet.
     Unknown {
         reason: &'static str,
         message: &'static str,
     },
     Healthy,
-    /// Why, in words that have nothing of what was read.
+    /// The endpoint does not answer. The message contains nothing that was read.
     Unhealthy(String),
 }
 
@@ -85,58 +92,99 @@ pub(super) struct HealthReconciler {
     retrieval: Arc<Retrieval>,
     metrics: Metrics,
     health: Health,
-    courses: Mutex<HashMap<ObjectKey, Course>>,
+    schedules: Mutex<HashMap<ObjectKey, CheckSchedule>>,
 }
 
 impl HealthReconciler {
-    pub(super) fn new(client: Client, retrieval: Arc<Retrieval>, metrics: Metrics, health: Health) -> Self {
-        Self { client, retrieval, metrics, health, courses: Mutex::default() }
+    pub(super) fn new(
+        client: Client,
+        retrieval: Arc<Retrieval>,
+        metrics: Metrics,
+        health: Health,
+    ) -> Self {
+        Self {
+            client,
+            retrieval,
+            metrics,
+            health,
+            schedules: Mutex::default(),
+        }
     }
 
-    /// Where to ask, and whom to trust there; or why nobody is asked.
-    async fn target(&self, plane: &CAPTControlPlane) -> Result<Result<(Target, Arc<ClientConfig>), Verdict>> {
-        let Some(address) = kept(plane) else { return Ok(Err(Verdict::Absent)) };
-        if is_private(plane) {
-            let message = "it can be reached from its own network only, and is not checked";
-            return Ok(Err(Verdict::Unknown { reason: "PrivateEndpoint", message }));
-        }
-        let Some(authority) = self.retrieval.authority(plane).await?.or_else(|| self.trusted(plane, &address)) else {
-            let message = "neither outputs nor connection secret have cluster_certificate_authority_data, without which nobody there can be trusted";
-            return Ok(Err(Verdict::Unknown { reason: "NoAuthority", message }));
+    /// Returns target and TLS configuration, or the reason why there is no check.
+    async fn target(
+        &self,
+        plane: &CAPTControlPlane,
+    ) -> Result<Result<(Target, Arc<ClientConfig>), HealthState>> {
+        let Some(address) = known_address(plane) else {
+            return Ok(Err(HealthState::NoEndpoint));
         };
-        let Some(config) = trusting(&authority) else {
-            let message = "cluster_certificate_authority_data is not the base64 of PEM certificates";
-            return Ok(Err(Verdict::Unknown { reason: "InvalidAuthority", message }));
+        if is_private(plane) {
+            let message =
+                "the endpoint is reachable only from its own network, so it is not checked";
+            return Ok(Err(HealthState::Unknown {
+                reason: "PrivateEndpoint",
+                message,
+            }));
+        }
+        let Some(authority) = self
+            .retrieval
+            .authority(plane)
+            .await?
+            .or_else(|| self.known_authority(plane, &address))
+        else {
+            let message = "neither the outputs nor the connection Secret have cluster_certificate_authority_data, which is needed to verify the endpoint";
+            return Ok(Err(HealthState::Unknown {
+                reason: "NoAuthority",
+                message,
+            }));
+        };
+        let Some(config) = tls_config(&authority) else {
+            let message =
+                "cluster_certificate_authority_data is not the base64 of PEM certificates";
+            return Ok(Err(HealthState::Unknown {
+                reason: "InvalidAuthority",
+                message,
+            }));
         };
         Ok(Ok((Target { address, authority }, config)))
     }
 
-    /// As the endpoint is kept when its source goes, so is what it is known by.
-    fn trusted(&self, plane: &CAPTControlPlane, address: &Address) -> Option<Arc<[u8]>> {
-        let courses = self.courses.lock();
-        let target = courses.get(&ObjectKey::of(plane))?.target.as_ref()?;
+    /// Returns the last CA certificate of an endpoint.
+    ///
+    /// It is kept, like the endpoint, when its source is gone.
+    fn known_authority(&self, plane: &CAPTControlPlane, address: &Address) -> Option<Arc<[u8]>> {
+        let schedules = self.schedules.lock();
+        let target = schedules.get(&ObjectKey::of(plane))?.target.as_ref()?;
         (target.address == *address).then(|| target.authority.clone())
     }
 
-    /// By the condition, if that says something else, and by the metric.
-    async fn tell(&self, plane: &ObjectKey, address: &str, verdict: &Verdict) -> Result<()> {
-        self.metrics.healthy(plane, verdict.is_healthy());
-        let Some(plane) = self.client.get::<CAPTControlPlane>(plane).await? else { return Ok(()) };
-        let tell = |plane: Arc<CAPTControlPlane>| async move {
-            let mut told = (*plane).clone();
-            let conditions = &mut told.status.get_or_insert_default().conditions;
-            match verdict.condition(address) {
+    /// Sets the metric, and writes the condition if it has changed.
+    async fn update_condition(
+        &self,
+        plane: &ObjectKey,
+        address: &str,
+        state: &HealthState,
+    ) -> Result<()> {
+        self.metrics.healthy(plane, state.is_healthy());
+        let Some(plane) = self.client.get::<CAPTControlPlane>(plane).await? else {
+            return Ok(());
+        };
+        let update_condition = |plane: Arc<CAPTControlPlane>| async move {
+            let mut updated = (*plane).clone();
+            let conditions = &mut updated.status.get_or_insert_default().conditions;
+            match state.condition(address) {
                 None => conditions.retain(|condition| condition.type_ != ENDPOINT_HEALTHY),
                 Some(condition) => set(conditions, condition),
             }
-            self.client.status().patch_from(&*plane, &told).await
+            self.client.status().patch_from(&*plane, &updated).await
         };
-        written(&self.client, &self.metrics, plane, tell).await?;
+        retry_conflicts(&self.client, &self.metrics, plane, update_condition).await?;
         Ok(())
     }
 
     fn forget(&self, plane: &ObjectKey) {
-        self.courses.lock().remove(plane);
+        self.schedules.lock().remove(plane);
         self.metrics.healthy(plane, None);
     }
 }
@@ -146,62 +194,89 @@ impl Reconciler for HealthReconciler {
         let plane = self.client.get::<CAPTControlPlane>(&request).await?;
         let Some(plane) = plane.filter(|plane| plane.metadata.deletion_timestamp.is_none()) else {
             self.forget(&request);
-            self.retrieval.memo.forget(&request);
+            self.retrieval.source_cache.remove(&request);
             return Ok(Outcome::done());
         };
-        let (target, trusted) = match self.target(&plane).await? {
+        let (target, known_authority) = match self.target(&plane).await? {
             Ok(target) => target,
-            Err(verdict) => {
+            Err(state) => {
                 self.forget(&request);
-                self.tell(&request, "", &verdict).await?;
-                return Ok(match verdict {
-                    Verdict::Absent => Outcome::done(),
+                self.update_condition(&request, "", &state).await?;
+                return Ok(match state {
+                    HealthState::NoEndpoint => Outcome::done(),
                     _ => Outcome::requeue_after(self.health.every_when_failing),
                 });
             }
         };
         let address = target.address.to_string();
-        if says_of_another(&plane, &address) {
-            let message = "the endpoint is another one since, and it is not known yet";
-            self.tell(&request, &address, &Verdict::Unknown { reason: "NotCheckedYet", message }).await?;
+        if is_about_another_address(&plane, &address) {
+            let message = "the endpoint has changed since the last check";
+            self.update_condition(
+                &request,
+                &address,
+                &HealthState::Unknown {
+                    reason: "NotCheckedYet",
+                    message,
+                },
+            )
+            .await?;
         }
-        // Back before anything can fail; lost if this is dropped, it begins anew.
-        let mut course = self.courses.lock().remove(&request).unwrap_or_default();
-        if course.is_due(&target, Instant::now()) {
+        // Inserted again below. If this reconcile is cancelled, the checks start over.
+        let mut schedule = self.schedules.lock().remove(&request).unwrap_or_default();
+        if schedule.is_due(&target, Instant::now()) {
             let checked = select! {
                 biased;
                 () = cx.shutdown() => return Ok(Outcome::done()),
-                checked = probe(&target.address, trusted, &self.health) => checked,
+                checked = probe(&target.address, known_authority, &self.health) => checked,
             };
-            course.record(target, checked, Instant::now(), &self.health);
+            schedule.record(target, checked, Instant::now(), &self.health);
         }
-        let (verdict, wait) = (course.verdict.clone(), course.wait(Instant::now()));
-        self.courses.lock().insert(request.clone(), course);
-        if let Some(verdict) = verdict {
-            self.tell(&request, &address, &verdict).await?;
+        let (state, wait) = (schedule.state.clone(), schedule.wait(Instant::now()));
+        self.schedules.lock().insert(request.clone(), schedule);
+        if let Some(state) = state {
+            self.update_condition(&request, &address, &state).await?;
         }
         Ok(Outcome::requeue_after(wait))
     }
 }
 
-/// Whether somebody is said to answer or not at another address: the words begin with it.
-fn says_of_another(plane: &CAPTControlPlane, address: &str) -> bool {
+/// Returns whether the condition is about another address.
+///
+/// Its message starts with the address.
+fn is_about_another_address(plane: &CAPTControlPlane, address: &str) -> bool {
     let mut conditions = plane.status.iter().flat_map(|status| &status.conditions);
-    let said = conditions.find(|condition| condition.type_ == ENDPOINT_HEALTHY);
-    let said = said.filter(|condition| condition.status != "Unknown").map(|condition| condition.message.as_str());
-    said.is_some_and(|said| !said.strip_prefix(address).is_some_and(|rest| rest.starts_with([' ', ':'])))
+    let message = conditions.find(|condition| condition.type_ == ENDPOINT_HEALTHY);
+    let message = message
+        .filter(|condition| condition.status != "Unknown")
+        .map(|condition| condition.message.as_str());
+    message.is_some_and(|message| {
+        !message
+            .strip_prefix(address)
+            .is_some_and(|rest| rest.starts_with([' ', ':']))
+    })
 }
 
-/// Nobody outside may reach it.
+/// Returns whether the endpoint is only reachable from its own network.
 fn is_private(plane: &CAPTControlPlane) -> bool {
-    let access = plane.spec.control_plane_config.as_ref().and_then(|config| config.endpoint_access.as_ref());
-    matches!(access, Some(EndpointAccess { public: false, private: true, .. }))
+    let access = plane
+        .spec
+        .control_plane_config
+        .as_ref()
+        .and_then(|config| config.endpoint_access.as_ref());
+    matches!(
+        access,
+        Some(EndpointAccess {
+            public: false,
+            private: true,
+            ..
+        })
+    )
 }
 
-impl Verdict {
+impl HealthState {
     fn is_healthy(&self) -> Option<bool> {
         match self {
-            Self::Absent | Self::Unknown { .. } => None,
+            Self::NoEndpoint | Self::Unknown { .. } => None,
             Self::Healthy => Some(true),
             Self::Unhealthy(_) => Some(false),
         }
@@ -209,9 +284,9 @@ impl Verdict {
 
     fn condition(&self, address: &str) -> Option<Condition> {
         let (status, reason, message) = match self {
-            Self::Absent => return None,
+            Self::NoEndpoint => return None,
             Self::Unknown { reason, message } => ("Unknown", *reason, (*message).to_owned()),
-            Self::Healthy => ("True", "EndpointReachable", format!("{address} answers")),
+            Self::Healthy => ("True", "EndpointReachable", format!("{address} responds")),
             Self::Unhealthy(why) => ("False", "EndpointUnreachable", format!("{address}: {why}")),
         };
         Some(Condition {
@@ -219,7 +294,7 @@ impl Verdict {
             status: status.into(),
             reason: reason.into(),
             message,
-            // It is about who answers, not about what is wanted.
+            // The condition is about the endpoint, not about a generation of the spec.
             observed_generation: None,
             last_transition_time: Time(Timestamp::now()),
         })

@@ -1,24 +1,27 @@
-//! The revision that the whole publishes, while parts come, go and begin again.
+//! Tests of the published revision while parts are added, removed and restarted.
 
 use super::*;
 
-fn part(core: &Arc<Core<MetadataOnly>>, namespace: &str) -> Part<MetadataOnly> {
-    core.join(Some(namespace.to_owned()))
+fn part(core: &Arc<Core<MetadataOnly>>, namespace: &str) -> NamespaceCore<MetadataOnly> {
+    core.add_namespace(Some(namespace.to_owned()))
 }
 
-fn list(part: &Part<MetadataOnly>, revision: u64) {
-    part.all(Vec::new(), Vec::new(), revision);
+fn list(part: &NamespaceCore<MetadataOnly>, revision: u64) {
+    part.replace(Vec::new(), Vec::new(), revision);
 }
 
 #[test]
-fn when_the_last_one_that_was_not_listed_leaves_the_revision_is_that_of_the_others() {
+fn removing_the_last_unlisted_namespace_publishes_the_revision_of_the_others() {
     let (core, entry) = metadata_core();
     let (a, _b) = (part(&core, "a"), part(&core, "b"));
-    core.all_joined();
-    a.all(vec![entry("a", 7)], Vec::new(), 10);
+    core.namespaces_complete();
+    a.replace(vec![entry("a", 7)], Vec::new(), 10);
     assert_eq!((core.is_listed(), core.store.revision()), (false, 0));
-    core.leave("b");
-    assert_eq!((core.is_listed(), core.store.revision(), core.store.len()), (true, 10, 1));
+    core.remove_namespace("b");
+    assert_eq!(
+        (core.is_listed(), core.store.revision(), core.store.len()),
+        (true, 10, 1)
+    );
 }
 
 #[test]
@@ -28,37 +31,49 @@ fn when_all_were_listed_before_all_have_joined_the_revision_is_theirs() {
     list(&a, 10);
     list(&b, 12);
     assert_eq!((core.is_listed(), core.store.revision()), (false, 0));
-    core.all_joined();
+    core.namespaces_complete();
     assert_eq!((core.is_listed(), core.store.revision()), (true, 10));
 }
 
 #[test]
 fn after_a_new_start_the_revision_is_the_old_one_until_all_were_listed_again() {
     let (core, _) = metadata_core();
-    core.begin();
+    core.restart();
     let (a, b) = (part(&core, "a"), part(&core, "b"));
-    core.all_joined();
+    core.namespaces_complete();
     list(&a, 10);
     list(&b, 12);
     assert_eq!(core.store.revision(), 10);
 
-    core.begin();
+    core.restart();
     let a = part(&core, "a");
     list(&a, 50);
-    assert_eq!(core.store.revision(), 10, "the other one is as it was, and has not even joined");
+    assert_eq!(
+        core.store.revision(),
+        10,
+        "the other one is as it was, and has not even joined"
+    );
     let b = part(&core, "b");
-    a.nothing_up_to(55);
-    core.all_joined();
+    a.advance(55);
+    core.namespaces_complete();
     assert_eq!(core.store.revision(), 10);
     list(&part(&core, "c"), 60);
-    assert_eq!(core.store.revision(), 10, "nor does one that is new change that");
+    assert_eq!(
+        core.store.revision(),
+        10,
+        "a new namespace does not change the revision"
+    );
     list(&b, 52);
     assert_eq!(core.store.revision(), 52);
 
-    core.begin();
+    core.restart();
     list(&part(&core, "a"), 70);
     list(&part(&core, "c"), 71);
     assert_eq!(core.store.revision(), 52);
-    core.all_joined();
-    assert_eq!(core.store.revision(), 70, "it has left, and its objects with it");
+    core.namespaces_complete();
+    assert_eq!(
+        core.store.revision(),
+        70,
+        "the namespace and its objects are removed"
+    );
 }

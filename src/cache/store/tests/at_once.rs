@@ -1,8 +1,8 @@
-//! What readers see while a list comes in: looked at from the index function, which runs all the while.
+//! Reads while a list is stored, by the index function, which runs meanwhile.
 
 use super::*;
 
-/// All that a reader can see: by itself, in its namespace, and by each value of the index; with the numbers that go with it.
+/// Results of reads by key, namespace and index value, with length and revision.
 type Seen = (Vec<Option<Thing>>, [Vec<Thing>; 4], usize, u64);
 
 fn seen(store: &Store<Thing>, index: IndexId<u8>) -> Seen {
@@ -16,52 +16,77 @@ fn seen(store: &Store<Thing>, index: IndexId<u8>) -> Seen {
     let by_value = |value: u8| things(store.select(None, &[index.of(&value)]));
     let in_a = things(store.select(Some("a"), &[]));
     let both = things(store.select(Some("a"), &[index.of(&2)]));
-    ((0..9).map(get).collect(), [in_a, by_value(1), by_value(2), both], store.len(), store.revision())
+    (
+        (0..9).map(get).collect(),
+        [in_a, by_value(1), by_value(2), both],
+        store.len(),
+        store.revision(),
+    )
 }
 
 #[test]
-fn while_a_list_comes_in_readers_see_all_of_the_old_or_all_of_the_new() {
+fn a_list_becomes_visible_at_once() {
     let store = Arc::new(Store::default());
     let (of, looks) = (Arc::downgrade(&store), Arc::<Mutex<Vec<Seen>>>::default());
     let looked = looks.clone();
     let index = IndexId::new(0);
     let added = store.add_index(move |thing: &Arc<Thing>| {
-        looked.lock().extend(of.upgrade().map(|store| seen(&store, index)));
+        looked
+            .lock()
+            .extend(of.upgrade().map(|store| seen(&store, index)));
         vec![thing.1]
     });
     assert_eq!(added.number, index.number);
-    // Of a: three that stay as they are, change, and go; and others.
+    // In namespace `a`: objects that stay, change and are deleted. Others elsewhere.
     for number in [0, 3, 6, 1, 2] {
         store.put(entry(number, (u32::from(number), 1)), 1);
     }
-    for about in [About::Namespace("a"), About::Those(&|key| key.namespace() == Some("a"))] {
+    for about in [
+        ListScope::Namespace("a"),
+        ListScope::Matching(&|key| key.namespace() == Some("a")),
+    ] {
         let before = seen(&store, index);
         looks.lock().clear();
         let revision = before.3 + 1;
-        let list = [entry(0, (0, 1)), entry(3, (30 + u32::try_from(revision).expect("few"), 2)), entry(9, (9, 2))];
+        let list = [
+            entry(0, (0, 1)),
+            entry(3, (30 + u32::try_from(revision).expect("few"), 2)),
+            entry(9, (9, 2)),
+        ];
         store.replace(about, list.into(), &[], revision, |a, b| a == b);
         let after = seen(&store, index);
         assert_ne!(before, after);
         let times = |what: &Seen| looks.lock().iter().filter(|seen| *seen == what).count();
         let all = looks.lock().len();
         assert_eq!(times(&before) + times(&after), all, "{:?}", looks.lock());
-        assert!(times(&before) >= 1 && times(&after) >= 1, "it was looked at on both sides");
+        assert!(
+            times(&before) >= 1 && times(&after) >= 1,
+            "the observer saw the state before and after"
+        );
     }
-    store.replace(About::Namespace("a"), Vec::new(), &[], 9, |a, b| a == b);
+    store.replace(ListScope::Namespace("a"), Vec::new(), &[], 9, |a, b| a == b);
     assert_eq!((store.len(), seen(&store, index).1[0].len()), (2, 0));
 }
 
 #[test]
-fn places_that_a_list_has_left_are_used_again() {
+fn freed_slots_of_a_list_are_reused() {
     let store = Store::default();
     store.add_index(|thing: &Arc<Thing>| vec![thing.1]);
     store.put(entry(1, (1, 1)), 1);
     for version in 2..2000 {
         let list = (0..200).map(|number| entry(number, (version, 1))).collect();
-        store.replace(About::Those(&|_| true), list, &[], 1, |a, b| a == b);
+        store.replace(ListScope::Matching(&|_| true), list, &[], 1, |a, b| a == b);
     }
-    let places = store.snapshot().slots().map(|(slot, _)| slot).max().expect("some");
-    assert!(places < 2 * 200, "of {places} places 200 are needed, and as many while they change");
+    let places = store
+        .snapshot()
+        .slots()
+        .map(|(slot, _)| slot)
+        .max()
+        .expect("some");
+    assert!(
+        places < 2 * 200,
+        "{places} slots, but 200 objects need at most twice as many"
+    );
 }
 
 #[test]
@@ -70,26 +95,56 @@ fn a_list_that_is_much_shorter_gives_back_the_places_of_the_one_before() {
     let store = Store::default();
     let index = store.add_index(|thing: &Arc<Thing>| vec![thing.1]);
     let entry = |number: u32| {
-        let key = ObjectKey::new(["a", "b"][number as usize % 2], &number.to_string());
-        Entry::new(key, Arc::new((number, u8::from(number.is_multiple_of(3)))), 1)
+        let key = ObjectKey::new(["a", "b"][number as usize % 2], number.to_string());
+        Entry::new(
+            key,
+            Arc::new((number, u8::from(number.is_multiple_of(3)))),
+            1,
+        )
     };
     let list = |numbers: &mut dyn Iterator<Item = u32>, revision| {
-        store.replace(About::Those(&|_| true), numbers.map(entry).collect(), &[], revision, |a, b| a == b).len()
+        store
+            .replace(
+                ListScope::Matching(&|_| true),
+                numbers.map(entry).collect(),
+                &[],
+                revision,
+                |a, b| a == b,
+            )
+            .len()
     };
     let chunks = || store.snapshot().chunks_not_in(&Store::default().snapshot());
     list(&mut (0..MANY), 1);
     let (before, before_in_a) = (store.snapshot(), store.select(Some("a"), &[index.of(&1)]));
     assert_eq!(chunks(), 79);
     assert_eq!(list(&mut (0..MANY).step_by(100), 2), 19_800);
-    assert_eq!((chunks(), store.len(), store.bytes(), store.revision()), (1, 200, 200, 2));
-    let numbers = |snapshot: Snapshot<Thing>| shown(&snapshot).into_values().map(|thing| thing.0).collect::<Vec<_>>();
+    assert_eq!(
+        (chunks(), store.len(), store.bytes(), store.revision()),
+        (1, 200, 200, 2)
+    );
+    let numbers = |snapshot: Snapshot<Thing>| {
+        shown(&snapshot)
+            .into_values()
+            .map(|thing| thing.0)
+            .collect::<Vec<_>>()
+    };
     assert!(store.get(&entry(300).key).is_some() && store.get(&entry(301).key).is_none());
     assert_eq!(numbers(store.select(Some("a"), &[])).len(), 200);
     assert_eq!(numbers(store.select(Some("a"), &[index.of(&1)])).len(), 67);
-    assert_eq!((numbers(before).len(), numbers(before_in_a).len()), (20_000, 3334), "who looked before sees no change");
-    // And it is a store like any other.
+    assert_eq!(
+        (numbers(before).len(), numbers(before_in_a).len()),
+        (20_000, 3334),
+        "an earlier snapshot does not change"
+    );
+    // The compacted store still works.
     store.remove(&entry(300).key, 3);
     store.put(entry(301), 4);
     assert_eq!(list(&mut (0..2000), 5), 180 + 1980);
-    assert_eq!((store.len(), numbers(store.select(None, &[index.of(&1)])).len()), (2000, 667));
+    assert_eq!(
+        (
+            store.len(),
+            numbers(store.select(None, &[index.of(&1)])).len()
+        ),
+        (2000, 667)
+    );
 }

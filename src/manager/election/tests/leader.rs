@@ -1,136 +1,193 @@
-//! Who leads: renews, loses, releases.
+//! The leader: renewal, loss and release.
 
 use super::*;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use tokio::time::{advance, sleep};
 
 #[tokio::test(start_paused = true)]
-async fn the_first_candidate_makes_the_lease_and_leads() {
-    let scene = Scene::new();
+async fn the_first_candidate_creates_the_lease_and_leads() {
+    let fixture = Fixture::new();
     let labels = [("app".to_owned(), "web".to_owned())].into();
-    let elector =
-        scene.elector_with(LeaderElection { identity: "a".into(), labels, ..LeaderElection::new("web", "default") });
-    assert_eq!((elector.report().leading, elector.report().holder), (false, None));
+    let elector = fixture.elector_with(LeaderElection {
+        identity: "a".into(),
+        labels,
+        ..LeaderElection::new("web", "default")
+    });
+    assert_eq!(
+        (elector.report().leading, elector.report().holder),
+        (false, None)
+    );
     let leadership = leads(&elector).await;
-    let lease = scene.leases().get("web").await.expect("there is a Lease");
+    let lease = fixture.leases().get("web").await.expect("there is a Lease");
     let spec = &lease.data["spec"];
     assert_eq!(
-        (&spec["holderIdentity"], &spec["leaseTransitions"], &spec["leaseDurationSeconds"]),
+        (
+            &spec["holderIdentity"],
+            &spec["leaseTransitions"],
+            &spec["leaseDurationSeconds"]
+        ),
         (&json!("a"), &json!(0), &json!(15))
     );
     for time in ["acquireTime", "renewTime"] {
         let text = spec[time].as_str().expect("a time");
-        assert_eq!(text.split_once('.').map(|(_, digits)| digits.len()), Some(7), "{text}");
+        assert_eq!(
+            text.split_once('.').map(|(_, digits)| digits.len()),
+            Some(7),
+            "{text}"
+        );
     }
-    assert_eq!(lease.metadata.labels, Some([("app".to_owned(), "web".to_owned())].into()));
-    assert_eq!(lease.metadata.resource_version, Some(leadership.fence().token().to_string()));
+    assert_eq!(
+        lease.metadata.labels,
+        Some([("app".to_owned(), "web".to_owned())].into())
+    );
+    assert_eq!(
+        lease.metadata.resource_version,
+        Some(leadership.fence().token().to_string())
+    );
     let report = elector.report();
     assert_eq!(
         (report.leading, report.holder.as_deref(), report.token),
         (true, Some("a"), Some(leadership.fence().token()))
     );
     assert_eq!(report.seconds_left, Some(12.5));
-    assert!(serde_json::to_value(&report).is_ok_and(|page| page["leading_since"].is_string()), "{report:?}");
+    assert!(
+        serde_json::to_value(&report).is_ok_and(|page| page["leading_since"].is_string()),
+        "{report:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_renews_every_retry_period_and_moves_its_deadline() {
-    let scene = Scene::new();
-    let elector = scene.elector("a");
+    let fixture = Fixture::new();
+    let elector = fixture.elector("a");
     let leadership = leads(&elector).await;
     let fence = leadership.fence();
-    let (began, acquired) = (Instant::now(), scene.spec().await["acquireTime"].clone());
+    let (began, acquired) = (Instant::now(), fixture.spec().await["acquireTime"].clone());
     let leader = held(leadership);
     sleep(seconds(61.0)).await;
-    assert_eq!(scene.server.journal().count("PUT leases"), 30);
+    assert_eq!(fixture.server.journal().count("PUT leases"), 30);
     assert_eq!(fence.deadline(), began + seconds(60.0 + 12.5));
-    let spec = scene.spec().await;
-    assert_eq!((&spec["leaseTransitions"], &spec["acquireTime"]), (&json!(0), &acquired));
+    let spec = fixture.spec().await;
+    assert_eq!(
+        (&spec["leaseTransitions"], &spec["acquireTime"]),
+        (&json!(0), &acquired)
+    );
     assert_ne!(spec["renewTime"], acquired);
-    assert_eq!((elector.report().renewals, elector.report().slow_path), (30, 0));
+    assert_eq!(
+        (elector.report().renewals, elector.report().slow_path),
+        (30, 0)
+    );
     assert!(!leader.is_finished());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_somebody_else_has_touched_is_read_and_renewed() {
-    let scene = Scene::new();
-    let elector = scene.elector("a");
+async fn a_lease_that_another_client_changed_is_read_and_renewed() {
+    let fixture = Fixture::new();
+    let elector = fixture.elector("a");
     let leader = held(leads(&elector).await);
-    scene.patch(json!({"metadata": {"annotations": {"looked": "at"}}})).await;
+    fixture
+        .patch(json!({"metadata": {"annotations": {"looked": "at"}}}))
+        .await;
     sleep(seconds(3.0)).await;
-    assert_eq!((elector.report().renewals, elector.report().slow_path, elector.report().last_error), (1, 1, None));
-    let lease = scene.leases().get("web").await.expect("there is a Lease");
-    assert!(lease.metadata.annotations.is_some_and(|annotations| annotations.contains_key("looked")));
+    assert_eq!(
+        (
+            elector.report().renewals,
+            elector.report().slow_path,
+            elector.report().last_error
+        ),
+        (1, 1, None)
+    );
+    let lease = fixture.leases().get("web").await.expect("there is a Lease");
+    assert!(
+        lease
+            .metadata
+            .annotations
+            .is_some_and(|annotations| annotations.contains_key("looked"))
+    );
     assert!(!leader.is_finished());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_was_deleted_is_made_again_and_who_has_seen_it_waits() {
-    let scene = Scene::new();
-    let (elector, other) = (scene.elector("a"), scene.elector("b"));
+async fn a_deleted_lease_is_recreated_by_the_leader() {
+    let fixture = Fixture::new();
+    let (elector, other) = (fixture.elector("a"), fixture.elector("b"));
     let leadership = leads(&elector).await;
     let (fence, leader, standby) = (leadership.fence(), held(leadership), waiting(&other));
     sleep(seconds(5.0)).await;
-    scene.leases().delete("web", &DeleteParams::default()).await.expect("it is deleted");
+    fixture
+        .leases()
+        .delete("web", &DeleteParams::default())
+        .await
+        .expect("it is deleted");
     sleep(seconds(30.0)).await;
-    assert_eq!(scene.spec().await["holderIdentity"], "a");
+    assert_eq!(fixture.spec().await["holderIdentity"], "a");
     assert!(fence.check().is_ok() && !leader.is_finished() && !standby.is_finished());
     assert_eq!(elector.report().slow_path, 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_cannot_renew_has_lost_at_the_renew_deadline() {
-    for rules in [["PUT leases -> 500", "GET leases -> 500"], ["PUT leases -> delay 1m", "GET leases -> delay 1m"]] {
-        let scene = Scene::new();
-        let leadership = leads(&scene.elector("a")).await;
+    for rules in [
+        ["PUT leases -> 500", "GET leases -> 500"],
+        ["PUT leases -> delay 1m", "GET leases -> delay 1m"],
+    ] {
+        let fixture = Fixture::new();
+        let leadership = leads(&fixture.elector("a")).await;
         let (began, fence, leader) = (Instant::now(), leadership.fence(), held(leadership));
         sleep(seconds(5.0)).await;
         for rule in rules {
-            scene.fault(rule);
+            fixture.fault(rule);
         }
         let (_, lost) = leader.await.expect("no panic");
-        // It was renewed after four seconds.
+        // The last renewal was after four seconds; the renew deadline is ten seconds.
         assert_eq!(began.elapsed().as_millis().div_euclid(100), 140, "{lost:?}");
         assert!(fence.check().is_err());
         let lost = lost.expect_err("it is lost").to_string();
-        assert!(lost.contains("default/web was not renewed within 10s, last error: "), "{lost}");
+        assert!(
+            lost.contains("default/web was not renewed within 10s, last error: "),
+            "{lost}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_few_errors_do_not_cost_the_lease() {
-    let scene = Scene::new();
-    let elector = scene.elector("a");
+    let fixture = Fixture::new();
+    let elector = fixture.elector("a");
     let leader = held(leads(&elector).await);
-    scene.fault("PUT leases -> 500 3 times");
-    scene.fault("GET leases -> 409 once");
+    fixture.fault("PUT leases -> 500 3 times");
+    fixture.fault("GET leases -> 409 once");
     sleep(seconds(30.0)).await;
     assert!(!leader.is_finished());
-    assert!(elector.report().slow_path >= 2 && elector.report().renewals >= 10, "{:?}", elector.report());
+    assert!(
+        elector.report().slow_path >= 2 && elector.report().renewals >= 10,
+        "{:?}",
+        elector.report()
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_process_that_was_stopped_and_continued_has_lost_and_sends_nothing() {
-    let scene = Scene::new();
-    let leadership = leads(&scene.elector("a")).await;
+    let fixture = Fixture::new();
+    let leadership = leads(&fixture.elector("a")).await;
     let (fence, leader) = (leadership.fence(), held(leadership));
     sleep(seconds(3.0)).await;
-    let renewed = scene.server.journal().count("PUT leases");
+    let renewed = fixture.server.journal().count("PUT leases");
     advance(seconds(60.0)).await;
     assert!(fence.check().is_err(), "before anybody has noticed");
     let (_, lost) = leader.await.expect("no panic");
     assert!(matches!(lost, Err(Lost::NotRenewed { .. })), "{lost:?}");
-    assert_eq!(scene.server.journal().count("PUT leases"), renewed);
+    assert_eq!(fixture.server.journal().count("PUT leases"), renewed);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_is_answered_after_a_stop_is_too_late() {
-    let scene = Scene::new();
-    let leadership = leads(&scene.elector("a")).await;
+    let fixture = Fixture::new();
+    let leadership = leads(&fixture.elector("a")).await;
     let (fence, leader) = (leadership.fence(), held(leadership));
-    scene.fault("PUT leases -> delay 3s");
+    fixture.fault("PUT leases -> delay 3s");
     sleep(seconds(3.0)).await;
-    // It is on its way; the answer and the end of patience are both there when the process goes on.
+    // After the jump, both the response and the timeout are ready.
     advance(seconds(60.0)).await;
     let (_, lost) = leader.await.expect("no panic");
     assert!(lost.is_err() && fence.check().is_err());
@@ -138,60 +195,92 @@ async fn a_renewal_that_is_answered_after_a_stop_is_too_late() {
 
 #[tokio::test(start_paused = true)]
 async fn a_look_that_is_answered_after_a_stop_is_followed_by_no_write() {
-    let scene = Scene::new();
-    let leader = held(leads(&scene.elector("a")).await);
-    scene.server.faults().add(steersman_apiserver::Fault::on("PUT leases").status(409).times(1));
-    scene.server.faults().add(steersman_apiserver::Fault::on("GET leases").delay(seconds(1.0)).times(1));
+    let fixture = Fixture::new();
+    let leader = held(leads(&fixture.elector("a")).await);
+    fixture.server.faults().add(
+        steersman_apiserver::Fault::on("PUT leases")
+            .status(409)
+            .times(1),
+    );
+    fixture.server.faults().add(
+        steersman_apiserver::Fault::on("GET leases")
+            .delay(seconds(1.0))
+            .times(1),
+    );
     sleep(seconds(2.5)).await;
-    assert_eq!(scene.server.journal().count("PUT leases"), 1, "it was refused, and looks");
+    assert_eq!(
+        fixture.server.journal().count("PUT leases"),
+        1,
+        "the write was rejected, and the Lease is read"
+    );
     advance(seconds(60.0)).await;
     let (_, lost) = leader.await.expect("no panic");
     assert!(matches!(lost, Err(Lost::NotRenewed { .. })), "{lost:?}");
-    assert_eq!(scene.server.journal().count("PUT leases"), 1);
+    assert_eq!(fixture.server.journal().count("PUT leases"), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_sees_another_holder_has_lost_at_once() {
-    let scene = Scene::new();
-    let elector = scene.elector("a");
+async fn a_leader_that_sees_another_holder_has_lost() {
+    let fixture = Fixture::new();
+    let elector = fixture.elector("a");
     let leadership = leads(&elector).await;
     let (fence, leader) = (leadership.fence(), held(leadership));
-    scene.write(json!({"holderIdentity": "b", "leaseTransitions": 1})).await;
+    fixture
+        .write(json!({"holderIdentity": "b", "leaseTransitions": 1}))
+        .await;
     let (leadership, lost) = leader.await.expect("no panic");
-    assert_eq!(lost, Err(Lost::Taken { lease: "default/web".into(), holder: "b".into() }));
+    assert_eq!(
+        lost,
+        Err(Lost::Taken {
+            lease: "default/web".into(),
+            holder: "b".into()
+        })
+    );
     assert!(fence.check().is_err());
-    leadership.release().await.expect("it is not this one's to release");
-    assert_eq!(scene.spec().await["holderIdentity"], "b");
+    leadership
+        .release()
+        .await
+        .expect("it is not this one's to release");
+    assert_eq!(fixture.spec().await["holderIdentity"], "b");
     assert_eq!(elector.report().holder.as_deref(), Some("b"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_identity_for_two_does_not_make_two_leaders() {
-    let scene = Scene::new();
-    let leader = held(leads(&scene.elector("a")).await);
-    let second = waiting(&scene.elector("a"));
+async fn two_candidates_with_one_identity_do_not_both_lead() {
+    let fixture = Fixture::new();
+    let leader = held(leads(&fixture.elector("a")).await);
+    let second = waiting(&fixture.elector("a"));
     sleep(seconds(60.0)).await;
     assert!(!leader.is_finished() && !second.is_finished());
-    // Its namesake has taken it: that is a loss, too.
-    scene.write(json!({"leaseTransitions": 1})).await;
-    assert!(matches!(leader.await.expect("no panic").1, Err(Lost::Taken { .. })));
+    // Another process with the same identity has taken it, which is a loss as well.
+    fixture.write(json!({"leaseTransitions": 1})).await;
+    assert!(matches!(
+        leader.await.expect("no panic").1,
+        Err(Lost::Taken { .. })
+    ));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_closes_the_fence_and_leaves_the_lease_to_nobody() {
-    let scene = Scene::new();
-    let elector = scene.elector("a");
+async fn a_release_closes_the_fence_and_clears_the_holder() {
+    let fixture = Fixture::new();
+    let elector = fixture.elector("a");
     let mut leadership = leads(&elector).await;
     let fence = leadership.fence();
     assert_eq!(leadership.hold(sleep(seconds(5.0))).await, Ok(()));
     assert!(fence.check().is_ok(), "the work may end first");
-    // A renewal that was not answered: the version is another one.
-    scene.patch(json!({"metadata": {"labels": {"a": "b"}}})).await;
+    // As after a renewal whose response was lost: the resource version has changed.
+    fixture
+        .patch(json!({"metadata": {"labels": {"a": "b"}}}))
+        .await;
     leadership.release().await.expect("it is released");
     assert!(fence.check().is_err());
-    let spec = scene.spec().await;
+    let spec = fixture.spec().await;
     assert_eq!(
-        (&spec["holderIdentity"], &spec["leaseDurationSeconds"], &spec["leaseTransitions"]),
+        (
+            &spec["holderIdentity"],
+            &spec["leaseDurationSeconds"],
+            &spec["leaseTransitions"]
+        ),
         (&json!(""), &json!(1), &json!(0))
     );
     assert_eq!(elector.report().holder, None);
@@ -199,23 +288,40 @@ async fn a_release_closes_the_fence_and_leaves_the_lease_to_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_that_is_not_wanted_or_fails_leaves_the_lease_as_it_is() {
-    let scene = Scene::new();
-    let options =
-        LeaderElection { identity: "a".into(), release_on_cancel: false, ..LeaderElection::new("web", "default") };
-    leads(&scene.elector_with(options)).await.release().await.expect("nothing to do");
-    assert_eq!(scene.spec().await["holderIdentity"], "a");
+    let fixture = Fixture::new();
+    let options = LeaderElection {
+        identity: "a".into(),
+        release_on_cancel: false,
+        ..LeaderElection::new("web", "default")
+    };
+    leads(&fixture.elector_with(options))
+        .await
+        .release()
+        .await
+        .expect("nothing to do");
+    assert_eq!(fixture.spec().await["holderIdentity"], "a");
 
-    let scene = Scene::new();
-    let leadership = leads(&scene.elector("a")).await;
-    scene.fault("PUT leases -> 500");
-    let error = leadership.release().await.expect_err("the server fails").to_string();
-    assert!(error.contains("default/web was not released") && error.contains("15s"), "{error}");
+    let fixture = Fixture::new();
+    let leadership = leads(&fixture.elector("a")).await;
+    fixture.fault("PUT leases -> 500");
+    let error = leadership
+        .release()
+        .await
+        .expect_err("the server fails")
+        .to_string();
+    assert!(
+        error.contains("cannot release Lease default/web") && error.contains("15s"),
+        "{error}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_page_says_who_leads_under_client_gos_names() {
-    let scene = Scene::new();
-    let (a, b) = (scene.elector("a"), scene.elector_with(LeaderElection::new("other", "default")));
+async fn the_metrics_have_client_gos_names() {
+    let fixture = Fixture::new();
+    let (a, b) = (
+        fixture.elector("a"),
+        fixture.elector_with(LeaderElection::new("other", "default")),
+    );
     let metrics = ElectionMetrics::default();
     metrics.watch(&a);
     metrics.watch(&b);

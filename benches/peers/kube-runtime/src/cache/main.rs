@@ -1,7 +1,8 @@
-//! The cache workloads on kube-runtime's reflector, as a peer of `cargo xtask bench cache --peers`.
+//! The cache workloads on kube-runtime's reflector, a peer of `cargo xtask bench cache --peers`.
 //!
-//! `--list` prints the pairs it can measure; `WORKLOAD IMPLEMENTATION [--quick]` measures one of them once and prints a JSON line for each value;
-//! `--objects` prints a hash of the objects. The workloads are those of `benches/cache`, with the same objects and numbers.
+//! `--list` prints the pairs of workload and implementation. `WORKLOAD IMPLEMENTATION [--quick]`
+//! measures a pair once and prints a JSON line for each value. `--objects` prints a hash of the
+//! objects. The workloads are those of `benches/cache`, with the same objects and sizes.
 
 mod live;
 #[path = "../../../../cache/pods.rs"]
@@ -15,16 +16,28 @@ use std::time::{Duration, Instant};
 
 const IMPLEMENTATION: &str = "kube-runtime";
 
-/// One or several workloads measured in one go: names, unit, values.
-type Workload = (&'static [&'static str], &'static str, fn(quick: bool) -> Result<Vec<f64>>);
+/// One or several workloads that are measured together: names, unit, values.
+type Workload = (
+    &'static [&'static str],
+    &'static str,
+    fn(quick: bool) -> Result<Vec<f64>>,
+);
 
 const WORKLOADS: &[Workload] = &[
     (&["heap-per-object"], "B", |_| store::heap(false)),
     (&["heap-per-object-managed"], "B", |_| store::heap(true)),
-    (&["store-add-100k", "store-update"], "ns", |_| Ok(store::writes())),
+    (&["store-add-100k", "store-update"], "ns", |_| {
+        Ok(store::writes())
+    }),
     (&["get", "get-2t"], "ns", |quick| Ok(store::gets(quick))),
-    (&["list-100k", "list-label", "index-1000", "index-100"], "us", |quick| Ok(store::lists(quick))),
-    (&["update-while-list-max"], "us", |quick| Ok(stalls::update_while_list(quick))),
+    (
+        &["list-100k", "list-label", "index-1000", "index-100"],
+        "us",
+        |quick| Ok(store::lists(quick)),
+    ),
+    (&["update-while-list-max"], "us", |quick| {
+        Ok(stalls::update_while_list(quick))
+    }),
     (&["relist-stall-max"], "us", |_| stalls::relist()),
     (&["handlers-1"], "ns", |quick| live::handlers(quick, 1)),
     (&["handlers-4"], "ns", |quick| live::handlers(quick, 4)),
@@ -50,16 +63,24 @@ fn main() -> Result<()> {
         }
         [workload, IMPLEMENTATION] => measure(workload, false),
         [workload, IMPLEMENTATION, "--quick"] => measure(workload, true),
-        _ => bail!("usage: WORKLOAD {IMPLEMENTATION} [--quick], with a workload that --list prints"),
+        _ => {
+            bail!("usage: WORKLOAD {IMPLEMENTATION} [--quick], with a workload from --list")
+        }
     }
 }
 
 fn measure(workload: &str, quick: bool) -> Result<()> {
-    let known = WORKLOADS.iter().find(|(names, ..)| names.contains(&workload));
-    let (names, unit, run) = known.with_context(|| format!("unknown workload `{workload}`: --list prints them"))?;
+    let known = WORKLOADS
+        .iter()
+        .find(|(names, ..)| names.contains(&workload));
+    let (names, unit, run) =
+        known.with_context(|| format!("unknown workload `{workload}`: --list prints them"))?;
     for (name, value) in names.iter().zip(run(quick)?) {
         let value = (value * 1000.0).round() / 1000.0;
-        println!("{}", json!({ "workload": name, "implementation": IMPLEMENTATION, "unit": unit, "value": value }));
+        println!(
+            "{}",
+            json!({ "workload": name, "implementation": IMPLEMENTATION, "unit": unit, "value": value })
+        );
     }
     Ok(())
 }
@@ -76,17 +97,21 @@ fn micros(elapsed: Duration) -> f64 {
     elapsed.as_nanos() as f64 / 1e3
 }
 
-/// How long something is repeated for its mean.
-fn least_time(quick: bool) -> Duration {
-    pick(quick, Duration::from_millis(100), Duration::from_millis(400))
+/// Returns the duration over which calls are averaged.
+fn minimum_duration(quick: bool) -> Duration {
+    pick(
+        quick,
+        Duration::from_millis(100),
+        Duration::from_millis(400),
+    )
 }
 
-/// Nanoseconds of a call, on average over a part of a second, and over at least one call after the first.
+/// Returns the average nanoseconds of a call, after one call to warm up.
 fn per_call(quick: bool, mut call: impl FnMut()) -> f64 {
     call();
     let start = Instant::now();
     let mut calls = 0;
-    while calls == 0 || start.elapsed() < least_time(quick) {
+    while calls == 0 || start.elapsed() < minimum_duration(quick) {
         call();
         calls += 1;
     }

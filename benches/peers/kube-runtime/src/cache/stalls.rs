@@ -1,4 +1,4 @@
-//! The longest time that somebody waited for somebody else.
+//! The longest waits: of a writer while another thread lists, and of a reader during a relist.
 
 use crate::{
     micros, pick,
@@ -14,12 +14,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// From one update to the next.
-const PACE: Duration = Duration::from_micros(100);
+/// Interval of updates.
+const UPDATE_INTERVAL: Duration = Duration::from_micros(100);
 
 pub(crate) fn update_while_list(quick: bool) -> Vec<f64> {
     let (reader, mut writer) = filled();
-    let updates = decoded(shuffled(COUNT).take(pick(quick, 5_000, 20_000)), FIRST_REVISION + COUNT as u64);
+    let updates = decoded(
+        shuffled(COUNT).take(pick(quick, 5_000, 20_000)),
+        FIRST_REVISION + COUNT as u64,
+    );
     let stop = AtomicBool::new(false);
     let longest = thread::scope(|scope| {
         scope.spawn(|| {
@@ -32,7 +35,7 @@ pub(crate) fn update_while_list(quick: bool) -> Vec<f64> {
             let start = Instant::now();
             writer.apply_watcher_event(event);
             longest = longest.max(start.elapsed());
-            while start.elapsed() < PACE {
+            while start.elapsed() < UPDATE_INTERVAL {
                 spin_loop();
             }
         }
@@ -61,7 +64,7 @@ pub(crate) fn relist() -> Result<Vec<f64>> {
             }
             (longest, all_found)
         });
-        // It has begun by then.
+        // The reader starts meanwhile.
         thread::sleep(Duration::from_millis(50));
         writer.apply_watcher_event(&Event::Init);
         for event in events {

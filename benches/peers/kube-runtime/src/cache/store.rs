@@ -1,7 +1,7 @@
-//! The reflector's store: writing, reading, the heap it takes. Its writer is given a borrowed event and clones the object.
+//! Writes, reads and heap of the reflector's store. Its writer clones the object of an event.
 
 use crate::{
-    least_time, nanos, per_call,
+    minimum_duration, nanos, per_call,
     pods::{FIRST_REVISION, Pods, key, shuffled},
 };
 use anyhow::{Result, ensure};
@@ -26,19 +26,22 @@ static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 pub(crate) const COUNT: usize = 100_000;
 const UPDATES: usize = 20_000;
 const HEAP_COUNT: usize = 20_000;
-/// Gets between two looks at the clock.
+/// Gets between two readings of the clock.
 const BATCH: usize = 100;
 
 pub(crate) fn decoded(numbers: impl Iterator<Item = usize>, revision: u64) -> Vec<Event<Pod>> {
     let pods = Pods::new();
-    numbers.zip(revision..).map(|(number, revision)| Event::Apply(pod(&pods, number, revision))).collect()
+    numbers
+        .zip(revision..)
+        .map(|(number, revision)| Event::Apply(pod(&pods, number, revision)))
+        .collect()
 }
 
 fn pod(pods: &Pods, number: usize, revision: u64) -> Pod {
     serde_json::from_str(&pods.json(number, revision)).expect("a pod")
 }
 
-/// A store with 100,000 pods.
+/// Returns a store with 100,000 pods.
 pub(crate) fn filled() -> (Store<Pod>, Writer<Pod>) {
     let (reader, mut writer) = store();
     let pods = Pods::new();
@@ -48,7 +51,7 @@ pub(crate) fn filled() -> (Store<Pod>, Writer<Pod>) {
     (reader, writer)
 }
 
-/// Every key once, in an order that looks random.
+/// Returns every key once, in a scattered order.
 pub(crate) fn keys() -> Vec<ObjectRef<Pod>> {
     let key = |number| {
         let (namespace, name) = key(number);
@@ -58,14 +61,22 @@ pub(crate) fn keys() -> Vec<ObjectRef<Pod>> {
 }
 
 pub(crate) fn heap(managed: bool) -> Result<Vec<f64>> {
-    let pods = if managed { Pods::with_managed_fields() } else { Pods::new() };
+    let pods = if managed {
+        Pods::with_managed_fields()
+    } else {
+        Pods::new()
+    };
     let (reader, mut writer) = store();
     let before = ALLOCATOR.allocated();
     for (number, revision) in (0..HEAP_COUNT).zip(FIRST_REVISION..) {
         writer.apply_watcher_event(&Event::Apply(pod(&pods, number, revision)));
     }
     let taken = ALLOCATOR.allocated() - before;
-    ensure!(reader.len() == HEAP_COUNT, "{} pods instead of {HEAP_COUNT}", reader.len());
+    ensure!(
+        reader.len() == HEAP_COUNT,
+        "{} pods instead of {HEAP_COUNT}",
+        reader.len()
+    );
     Ok(vec![taken as f64 / HEAP_COUNT as f64])
 }
 
@@ -79,9 +90,12 @@ pub(crate) fn writes() -> Vec<f64> {
         nanos(start.elapsed(), events.len())
     };
     let add = put(&decoded(0..COUNT, FIRST_REVISION));
-    // What is replaced is freed after the clock has stopped, as with the others.
+    // Replaced objects are freed after the measurement, as in the other implementations.
     let held = reader.state();
-    let update = put(&decoded(shuffled(COUNT).take(UPDATES), FIRST_REVISION + COUNT as u64));
+    let update = put(&decoded(
+        shuffled(COUNT).take(UPDATES),
+        FIRST_REVISION + COUNT as u64,
+    ));
     drop(held);
     vec![add, update]
 }
@@ -92,7 +106,7 @@ pub(crate) fn gets(quick: bool) -> Vec<f64> {
     let work = |keys: &[ObjectRef<Pod>]| {
         let (start, mut count, mut found) = (Instant::now(), 0, 0);
         let mut batches = keys.chunks(BATCH).cycle();
-        while start.elapsed() < least_time(quick) {
+        while start.elapsed() < minimum_duration(quick) {
             for key in batches.next().expect("for ever") {
                 found += usize::from(black_box(reader.get(key)).is_some());
             }
@@ -114,7 +128,7 @@ pub(crate) fn gets(quick: bool) -> Vec<f64> {
     vec![one, nanos(start.elapsed(), count)]
 }
 
-/// There are no indexes: what they would find is looked for in everything.
+/// The store has no indexes, so the index workloads filter all objects.
 pub(crate) fn lists(quick: bool) -> Vec<f64> {
     let (reader, _writer) = filled();
     let measure = |expected: usize, list: &dyn Fn() -> usize| {
@@ -123,11 +137,17 @@ pub(crate) fn lists(quick: bool) -> Vec<f64> {
     let tenth: Selector = Expression::Equal("app".into(), "app-3".into()).into();
     let with = |name: &'static str, value: &'static str| {
         let reader = reader.clone();
-        move || reader.state_filter(|pod| pod.labels().get(name).is_some_and(|found| found == value)).len()
+        move || {
+            reader
+                .state_filter(|pod| pod.labels().get(name).is_some_and(|found| found == value))
+                .len()
+        }
     };
     vec![
         measure(COUNT, &|| black_box(reader.state()).len()),
-        measure(COUNT / 10, &|| black_box(reader.state_filter_selector(&tenth)).len()),
+        measure(COUNT / 10, &|| {
+            black_box(reader.state_filter_selector(&tenth)).len()
+        }),
         measure(1_000, &with("node", "node-042")),
         measure(100, &with("set", "set-0042")),
     ]

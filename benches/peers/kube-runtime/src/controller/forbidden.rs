@@ -1,4 +1,6 @@
-//! A watch that is forbidden beside one that is not, on the server that `KUBECONFIG` names: that of `--serve` of our own bench program.
+//! A controller with two watches, one of which is forbidden.
+//!
+//! `KUBECONFIG` names the server, which is our bench executable with `--serve`.
 
 use crate::{pick, runtime};
 use anyhow::Result;
@@ -20,8 +22,11 @@ use std::{
     time::Duration,
 };
 
-/// How many reconciles per second a controller of config maps has, one of which changes ten times per second, from its start on, while it may neither list nor
-/// watch secrets. The first reconcile of each does not count: it is of the list. What comes late comes as one: changes that wait together are reconciled once.
+/// Reconciles per second of a config map that changes ten times per second, while the controller
+/// may neither list nor watch secrets.
+///
+/// The first reconcile of each object comes from the list and is not counted. Changes that wait
+/// together are reconciled once, so delays lower the rate.
 pub(crate) fn neighbour(quick: bool) -> Result<Vec<f64>> {
     let window = Duration::from_secs(pick(quick, 10, 30));
     let count = Arc::new(AtomicUsize::new(0));
@@ -36,13 +41,18 @@ pub(crate) fn neighbour(quick: bool) -> Result<Vec<f64>> {
                 future::ready(Ok::<_, Infallible>(Action::await_change()))
             }
         };
-        let controller = Controller::new(Api::<ConfigMap>::all(client.clone()), watcher::Config::default())
-            .owns(Api::<Secret>::all(client), watcher::Config::default())
-            .with_config(Config::default().concurrency(1))
-            .run(reconcile, |_, _, _| Action::await_change(), Arc::new(()));
+        let controller = Controller::new(
+            Api::<ConfigMap>::all(client.clone()),
+            watcher::Config::default(),
+        )
+        .owns(Api::<Secret>::all(client), watcher::Config::default())
+        .with_config(Config::default().concurrency(1))
+        .run(reconcile, |_, _, _| Action::await_change(), Arc::new(()));
         let running = tokio::spawn(controller.for_each(|_| future::ready(())));
         tokio::time::sleep(window).await;
         running.abort();
-        Ok(vec![count.load(Ordering::Relaxed) as f64 / window.as_secs_f64()])
+        Ok(vec![
+            count.load(Ordering::Relaxed) as f64 / window.as_secs_f64(),
+        ])
     })
 }

@@ -1,10 +1,12 @@
-//! The controller workloads on kube-rs's `Controller`, as a peer of `cargo xtask bench controller --peers`.
+//! The controller workloads on kube-rs's `Controller`, a peer of
+//! `cargo xtask bench controller --peers`.
 //!
-//! `--list` prints the pairs it can measure; `WORKLOAD IMPLEMENTATION [--quick]` measures one of them once and prints a JSON line for each value. The workloads
-//! are those of `benches/controller`, with the same keys and numbers.
+//! `--list` prints the pairs of workload and implementation. `WORKLOAD IMPLEMENTATION [--quick]`
+//! measures a pair once and prints a JSON line for each value. The workloads are those of
+//! `benches/controller`, with the same keys and sizes.
 
-mod fed;
 mod forbidden;
+mod harness;
 mod noop;
 #[path = "../../../../open_loop.rs"]
 mod open_loop;
@@ -16,16 +18,28 @@ use tokio::runtime::{Builder, Runtime};
 
 const IMPLEMENTATION: &str = "kube-runtime";
 
-/// One or several workloads measured in one go: names, unit, values.
-type Workload = (&'static [&'static str], &'static str, fn(quick: bool) -> Result<Vec<f64>>);
+/// One or several workloads that are measured together: names, unit, values.
+type Workload = (
+    &'static [&'static str],
+    &'static str,
+    fn(quick: bool) -> Result<Vec<f64>>,
+);
 
 const WORKLOADS: &[Workload] = &[
-    (&["reconciles-1w"], "reconciles/s", |quick| noop::reconciles(1, quick)),
-    (&["reconciles-8w"], "reconciles/s", |quick| noop::reconciles(8, quick)),
+    (&["reconciles-1w"], "reconciles/s", |quick| {
+        noop::reconciles(1, quick)
+    }),
+    (&["reconciles-8w"], "reconciles/s", |quick| {
+        noop::reconciles(8, quick)
+    }),
     (&["latency-10k-p50", "latency-10k-p99"], "us", noop::latency),
     (&["cpu-per-reconcile"], "us", noop::cpu),
     (&["sleeping-10k-cpu"], "%", sleeping::cpu),
-    (&["forbidden-neighbour"], "reconciles/s", forbidden::neighbour),
+    (
+        &["forbidden-neighbour"],
+        "reconciles/s",
+        forbidden::neighbour,
+    ),
 ];
 
 fn main() -> Result<()> {
@@ -40,16 +54,24 @@ fn main() -> Result<()> {
         }
         [workload, IMPLEMENTATION] => measure(workload, false),
         [workload, IMPLEMENTATION, "--quick"] => measure(workload, true),
-        _ => bail!("usage: WORKLOAD {IMPLEMENTATION} [--quick], with a workload that --list prints"),
+        _ => {
+            bail!("usage: WORKLOAD {IMPLEMENTATION} [--quick], with a workload from --list")
+        }
     }
 }
 
 fn measure(workload: &str, quick: bool) -> Result<()> {
-    let known = WORKLOADS.iter().find(|(names, ..)| names.contains(&workload));
-    let (names, unit, run) = known.with_context(|| format!("unknown workload `{workload}`: --list prints them"))?;
+    let known = WORKLOADS
+        .iter()
+        .find(|(names, ..)| names.contains(&workload));
+    let (names, unit, run) =
+        known.with_context(|| format!("unknown workload `{workload}`: --list prints them"))?;
     for (name, value) in names.iter().zip(run(quick)?) {
         let value = (value * 1000.0).round() / 1000.0;
-        println!("{}", json!({ "workload": name, "implementation": IMPLEMENTATION, "unit": unit, "value": value }));
+        println!(
+            "{}",
+            json!({ "workload": name, "implementation": IMPLEMENTATION, "unit": unit, "value": value })
+        );
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! A reconciler that does nothing: how many reconciles, how soon, at what price.
+//! Throughput, latency and CPU time with a reconciler that does nothing.
 
 use crate::{
-    fed::{self, Countdown, Feed, keys, number},
+    harness::{self, Countdown, Feed, keys, number},
     open_loop::{CpuClock, OpenLoop, TICK, percentile},
     pick,
 };
@@ -13,26 +13,28 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Adds that are made before the producer gives way, as tokio's own resources do.
-const TURN: usize = 128;
+/// Adds between two yields of the producer: tokio's cooperative budget.
+const ADDS_PER_YIELD: usize = 128;
 
-/// How many there are per second of wall time. The source adds 100,000 distinct keys as fast as it can while they are reconciled, and again once all of them
-/// are through.
+/// Reconciles per second of wall time.
+///
+/// The source adds 100,000 distinct keys as fast as it can while they are reconciled, and again
+/// when all are reconciled.
 pub(crate) fn reconciles(concurrency: u16, quick: bool) -> Result<Vec<f64>> {
     let keys: Arc<[ObjectRef<ConfigMap>]> = keys(100_000).into();
     let count = Arc::new(Countdown::default());
-    let least = pick(quick, Duration::from_millis(300), Duration::from_secs(1));
+    let duration = pick(quick, Duration::from_millis(300), Duration::from_secs(1));
     let reconcile = {
         let count = count.clone();
         move |_| {
-            count.one();
+            count.decrement();
             std::future::ready(())
         }
     };
-    let rate = fed::run(concurrency, &keys.clone(), reconcile, async move |feed| {
+    let rate = harness::run(concurrency, &keys.clone(), reconcile, async move |feed| {
         round(&feed, &keys[..10_000], &count).await;
         let (mut elapsed, mut total) = (Duration::ZERO, 0);
-        while elapsed < least {
+        while elapsed < duration {
             elapsed += round(&feed, &keys, &count).await;
             total += keys.len();
         }
@@ -44,7 +46,7 @@ pub(crate) fn reconciles(concurrency: u16, quick: bool) -> Result<Vec<f64>> {
 async fn round(feed: &Feed, keys: &[ObjectRef<ConfigMap>], count: &Countdown) -> Duration {
     count.expect(keys.len());
     let start = Instant::now();
-    for turn in keys.chunks(TURN) {
+    for turn in keys.chunks(ADDS_PER_YIELD) {
         for key in turn {
             feed.add(key);
         }
@@ -54,7 +56,8 @@ async fn round(feed: &Feed, keys: &[ObjectRef<ConfigMap>], count: &Countdown) ->
     start.elapsed()
 }
 
-/// From just before the source adds a key to the first thing that the reconciler does, at 10,000 keys per second.
+/// Time from just before the source adds a key until the reconciler starts, at 10,000 keys per
+/// second.
 pub(crate) fn latency(quick: bool) -> Result<Vec<f64>> {
     let keys = keys(pick(quick, 10_000, 20_000));
     let (items, count) = (OpenLoop::new(keys.len()), Arc::new(Countdown::default()));
@@ -62,42 +65,55 @@ pub(crate) fn latency(quick: bool) -> Result<Vec<f64>> {
         let (items, count) = (items.clone(), count.clone());
         move |object: Arc<ConfigMap>| {
             items.arrived(number(&object));
-            count.one();
+            count.decrement();
             std::future::ready(())
         }
     };
-    let mut latencies = fed::run(8, &keys.clone(), reconcile, async move |feed| {
-        passed(&items, TICK, &count, |number| feed.add(&keys[number])).await;
+    let mut latencies = harness::run(8, &keys.clone(), reconcile, async move |feed| {
+        produce_and_wait(&items, TICK, &count, |number| feed.add(&keys[number])).await;
         items.latencies()
     })?;
     latencies.sort_by(f64::total_cmp);
-    Ok(vec![percentile(&latencies, 50.0), percentile(&latencies, 99.0)])
+    Ok(vec![
+        percentile(&latencies, 50.0),
+        percentile(&latencies, 99.0),
+    ])
 }
 
-/// CPU time of the whole process per reconcile at 10,000 of them per second, less that of the same producer when it adds nothing.
+/// CPU time of the process per reconcile at 10,000 per second, less that of the same producer when
+/// it adds nothing.
 pub(crate) fn cpu(quick: bool) -> Result<Vec<f64>> {
     let keys = keys(pick(quick, 10_000, 20_000));
-    let (size, items, count) = (keys.len(), OpenLoop::new(keys.len()), Arc::new(Countdown::default()));
+    let (size, items, count) = (
+        keys.len(),
+        OpenLoop::new(keys.len()),
+        Arc::new(Countdown::default()),
+    );
     let reconcile = {
         let count = count.clone();
         move |_| {
-            count.one();
+            count.decrement();
             std::future::ready(())
         }
     };
-    let used = fed::run(8, &keys.clone(), reconcile, async move |feed| {
+    let used = harness::run(8, &keys.clone(), reconcile, async move |feed| {
         let clock = CpuClock::start();
         items.produce(TICK, 1, |_| ()).await;
         let idle = clock.elapsed();
         let clock = CpuClock::start();
-        passed(&items, TICK, &count, |number| feed.add(&keys[number])).await;
+        produce_and_wait(&items, TICK, &count, |number| feed.add(&keys[number])).await;
         clock.elapsed().saturating_sub(idle)
     })?;
     Ok(vec![used.as_nanos() as f64 / 1e3 / size as f64])
 }
 
-/// Until everything is sent and reconciled.
-pub(crate) async fn passed(items: &OpenLoop, tick: Duration, count: &Countdown, send: impl FnMut(usize)) {
+/// Sends all items and waits until they are reconciled.
+pub(crate) async fn produce_and_wait(
+    items: &OpenLoop,
+    tick: Duration,
+    count: &Countdown,
+    send: impl FnMut(usize),
+) {
     count.expect(items.len());
     items.produce(tick, 1, send).await;
     count.wait().await;

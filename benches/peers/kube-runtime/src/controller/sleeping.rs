@@ -1,8 +1,8 @@
-//! Reconciles that wait for something.
+//! CPU time of reconciles that sleep.
 
 use crate::{
-    fed::{self, Countdown, keys},
-    noop::passed,
+    harness::{self, Countdown, keys},
+    noop::produce_and_wait,
     open_loop::{CpuClock, OpenLoop},
     pick,
 };
@@ -13,47 +13,50 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;
 
 const SLEEPERS: u16 = 10_000;
-/// The namespace of those that sleep.
+/// Namespace of the objects whose reconciles sleep.
 const ASLEEP: &str = "asleep";
-/// Others, one at every tick.
+/// Interval of the other requests.
 const TICK: Duration = Duration::from_millis(1);
 
-/// What 10,000 reconciles that sleep cost: the CPU time of the process while they do and 1,000 others per second come and go, less that of the same others
-/// before, in percent of a core.
+/// CPU time that 10,000 sleeping reconciles add to 1,000 other reconciles per second, in percent of
+/// a core.
 pub(crate) fn cpu(quick: bool) -> Result<Vec<f64>> {
     let others = keys(pick(quick, 1_000, 3_000));
-    let sleepers: Vec<ObjectRef<ConfigMap>> =
-        (0..SLEEPERS).map(|number| ObjectRef::new(&format!("object-{number:08}")).within(ASLEEP)).collect();
+    let sleepers: Vec<ObjectRef<ConfigMap>> = (0..SLEEPERS)
+        .map(|number| ObjectRef::new(&format!("object-{number:08}")).within(ASLEEP))
+        .collect();
     let all: Vec<_> = others.iter().chain(&sleepers).cloned().collect();
-    let (awake, down) = (Arc::new(Countdown::default()), Arc::new(Countdown::default()));
+    let awake = Arc::new(Countdown::default());
+    let asleep = Arc::new(Countdown::default());
     let reconcile = {
-        let (awake, down) = (awake.clone(), down.clone());
+        let (awake, asleep) = (awake.clone(), asleep.clone());
         move |object: Arc<ConfigMap>| {
-            let (awake, down) = (awake.clone(), down.clone());
+            let (awake, asleep) = (awake.clone(), asleep.clone());
             async move {
                 if object.metadata.namespace.as_deref() == Some(ASLEEP) {
-                    down.one();
+                    asleep.decrement();
                     sleep(Duration::from_hours(1)).await;
                 } else {
-                    awake.one();
+                    awake.decrement();
                 }
             }
         }
     };
-    let share = fed::run(SLEEPERS + 8, &all, reconcile, async move |feed| {
-        let (warm, items) = (OpenLoop::new(1_000), OpenLoop::new(others.len()));
+    let share = harness::run(SLEEPERS + 8, &all, reconcile, async move |feed| {
+        let warm_up = OpenLoop::new(1_000);
+        let items = OpenLoop::new(others.len());
         let pass = async |items: &OpenLoop| {
             let clock = CpuClock::start();
-            passed(items, TICK, &awake, |number| feed.add(&others[number])).await;
+            produce_and_wait(items, TICK, &awake, |number| feed.add(&others[number])).await;
             clock.elapsed()
         };
-        pass(&warm).await;
+        pass(&warm_up).await;
         let without = pass(&items).await;
-        down.expect(sleepers.len());
+        asleep.expect(sleepers.len());
         for key in &sleepers {
             feed.add(key);
         }
-        down.wait().await;
+        asleep.wait().await;
         let with = pass(&items).await;
         with.saturating_sub(without).as_secs_f64() / (TICK * others.len() as u32).as_secs_f64()
     })?;

@@ -1,0 +1,10 @@
+//! Tests of `cluster_api`.
+
+mod conditions;
+mod deprecated;
+mod owners;
+mod patch;
+mod patch_retry;
+mod paused;
+mod predicates;
+mod types;

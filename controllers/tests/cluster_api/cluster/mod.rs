@@ -1,0 +1,16 @@
+//! Tests of the cluster controller.
+//!
+//! Numbers in comments are those of the acceptance cases in the specification.
+
+mod control_plane;
+mod deletion;
+mod fixture;
+mod infrastructure;
+mod ownership;
+mod pause;
+mod recording_proxy;
+mod restarts;
+mod status;
+mod watching;
+mod with_endpoint;
+mod writes;

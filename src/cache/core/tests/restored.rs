@@ -1,0 +1,107 @@
+//! Tests of a server that was set back and assigns resource versions a second time.
+
+use super::*;
+
+/// Creates a core without a reflector.
+fn informer() -> Arc<Core<Compact>> {
+    Arc::new(Core::new(decoder()))
+}
+
+fn decoder() -> Decoder {
+    Decoder::new(TypeMeta {
+        api_version: "v1".into(),
+        kind: "ConfigMap".into(),
+    })
+}
+
+/// Creates the entry of an object in a namespace.
+fn entry(namespace: &str, color: &str, version: u64) -> Entry<Compact> {
+    let meta = json!({"name": "o", "namespace": namespace, "uid": "u", "resourceVersion": version.to_string()});
+    let json = json!({"metadata": meta, "data": {"door": color}});
+    let object = decoder()
+        .decode::<Compact>(json.to_string().as_bytes())
+        .expect("an object");
+    Entry::new(object.key(), Arc::new(object), 0)
+}
+
+fn color(core: &Core<Compact>, namespace: &str) -> String {
+    let object = core
+        .store
+        .get(&ObjectKey::new(namespace, "o"))
+        .expect("it is there");
+    let map = object.decode::<ConfigMap>().expect("it is one");
+    map.data.as_ref().expect("it has some")["door"].clone()
+}
+
+fn told(subscription: &mut Subscription<Compact>) -> usize {
+    std::iter::from_fn(|| subscription.try_next())
+        .filter(|item| matches!(item, Item::Event(Event::Update { .. })))
+        .count()
+}
+
+#[test]
+fn an_object_whose_version_was_given_out_again_is_the_new_one() {
+    let core = informer();
+    let part = whole(&core);
+    part.replace(vec![entry("a", "blue", 5)], Vec::new(), 5);
+    let mut subscription = core.subscribe();
+    part.put(entry("a", "lost", 6), 6);
+    part.advance(8);
+    assert_eq!(told(&mut subscription), 1);
+    part.replace(vec![entry("a", "other", 6)], Vec::new(), 9);
+    assert_eq!(
+        (color(&core, "a").as_str(), told(&mut subscription)),
+        ("lost", 0),
+        "a server that goes on says the same"
+    );
+    part.replace(vec![entry("a", "restored", 6)], Vec::new(), 7);
+    assert_eq!(
+        (color(&core, "a").as_str(), told(&mut subscription)),
+        ("restored", 1)
+    );
+    part.replace(vec![entry("a", "restored", 6)], Vec::new(), 7);
+    assert_eq!(told(&mut subscription), 0, "now it goes on from there");
+}
+
+#[test]
+fn only_the_part_that_was_listed_is_set_back() {
+    let core = informer();
+    let parts = ["a", "b"].map(|name| core.add_namespace(Some(name.to_owned())));
+    core.namespaces_complete();
+    parts[0].replace(vec![entry("a", "lost", 5)], Vec::new(), 10);
+    parts[1].replace(vec![entry("b", "lost", 5)], Vec::new(), 20);
+    let mut subscription = core.subscribe();
+    // The list is ahead of the other part, and behind its own.
+    parts[1].replace(vec![entry("b", "restored", 5)], Vec::new(), 15);
+    assert_eq!(
+        (color(&core, "a").as_str(), color(&core, "b").as_str()),
+        ("lost", "restored")
+    );
+    assert_eq!(told(&mut subscription), 1);
+}
+
+#[test]
+fn a_server_that_was_set_back_while_the_loops_were_not_running_is_noticed_too() {
+    let core = informer();
+    core.restart();
+    let part = core.add_namespace(None);
+    core.namespaces_complete();
+    part.replace(vec![entry("a", "lost", 5)], Vec::new(), 10);
+    core.restart();
+    let part = core.add_namespace(None);
+    core.namespaces_complete();
+    part.replace(vec![entry("a", "restored", 5)], Vec::new(), 9);
+    assert_eq!(color(&core, "a"), "restored");
+}
+
+/// The resource versions of some servers are not numbers. Their lists do not count as set back.
+#[test]
+fn a_list_with_an_opaque_version_does_not_indicate_a_restore() {
+    let core = informer();
+    let part = whole(&core);
+    part.replace(vec![entry("a", "blue", 5)], Vec::new(), 0);
+    let mut subscription = core.subscribe();
+    part.put(entry("a", "red", 6), 6);
+    part.replace(vec![entry("a", "red", 6)], Vec::new(), 0);
+    assert_eq!(told(&mut subscription), 1, "the event alone");
+}
