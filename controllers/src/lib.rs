@@ -5,6 +5,7 @@
 //! | [`cluster`] | follows the infrastructure and control plane of a Cluster API Cluster |
 //! | [`cluster_api`] | types, conditions, patch helper and predicates of Cluster API |
 //! | [`endpoint`] | publishes the API endpoint of control planes created by Terraform to Cluster API objects |
+//! | [`extension_config`] | ExtensionConfigs of Cluster API, and the Runtime SDK |
 //! | [`external`] | reads, creates, deletes and watches objects of Cluster API providers |
 //! | [`manifests`] | formats CRDs and roles as YAML |
 
@@ -13,6 +14,7 @@
 pub mod cluster;
 pub mod cluster_api;
 pub mod endpoint;
+pub mod extension_config;
 pub mod external;
 pub mod manifests;
 mod rbac;
