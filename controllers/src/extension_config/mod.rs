@@ -1,4 +1,4 @@
-//! ExtensionConfigs of Cluster API, and the Runtime SDK: discovery and calls of runtime extensions.
+//! `ExtensionConfig` of Cluster API, and the Runtime SDK: discovery and calls of runtime extensions.
 //!
 //! A runtime extension is an HTTPS server with handlers for hooks of Cluster API, such as
 //! `BeforeClusterCreate`. An `ExtensionConfig` describes where the server is and for which

@@ -11,12 +11,12 @@ pub use self::{
     hooks::{HOOKS_API_VERSION, HOOKS_GROUP, HOOKS_VERSION},
 };
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 /// Set of hooks.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
-    hooks: BTreeMap<GroupVersionHook, ()>,
+    hooks: BTreeSet<GroupVersionHook>,
 }
 
 impl Catalog {
@@ -28,12 +28,12 @@ impl Catalog {
     /// Adds a hook. Adding it again has no effect.
     #[must_use]
     pub fn with<H: Hook>(mut self) -> Self {
-        self.hooks.insert(H::group_version_hook(), ());
+        self.hooks.insert(H::group_version_hook());
         self
     }
 
     /// Returns whether a hook was added.
     pub fn contains(&self, hook: &GroupVersionHook) -> bool {
-        self.hooks.contains_key(hook)
+        self.hooks.contains(hook)
     }
 }

@@ -286,6 +286,11 @@ impl Running {
         self.task.await?
     }
 
+    /// Waits until more than `count` reconciles have failed.
+    pub(crate) async fn until_errors_exceed(&self, count: u64) -> anyhow::Result<()> {
+        eventually(async || anyhow::Ok((self.reconciles("error") > count).then_some(()))).await
+    }
+
     /// Returns the number of reconciles with this result.
     pub(crate) fn reconciles(&self, result: &str) -> u64 {
         let line = format!(
