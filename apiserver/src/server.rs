@@ -45,7 +45,8 @@ pub struct Options {
     /// gets 410. Default: 10,000.
     pub history: usize,
     /// Bytes of history kept for all resources together. The resource with the most bytes drops its
-    /// oldest changes first; the last change of each resource stays. Default: 128 MiB.
+    /// oldest changes first; the last change of each resource stays. A watch that starts with all
+    /// objects keeps those that its client has not read yet, beside this limit. Default: 128 MiB.
     pub history_bytes: usize,
     /// Seed of generated names and uids, so that they repeat in every run. Default: none, they are
     /// random.

@@ -231,7 +231,7 @@ impl<P: Payload> Sink for NamespaceCore<P> {
             name = what.key.as_ref().map(ObjectKey::name),
             resource_version = what.revision,
             error = what.reason(),
-            "object does not decode, serving its last good state in lists"
+            "object does not decode, get returns the error"
         );
         self.core.decode_errors.record(what.to_string());
     }

@@ -183,7 +183,8 @@ pub struct WatchStats {
     ///
     /// A failing [`Enqueue::add_async`](crate::handler::Enqueue::add_async) is dropped if an object
     /// of its event cannot be decoded. Outside of an event, it is dropped if 1,024 others are
-    /// failing.
+    /// failing. The events between the oldest and the newest failing one of an object, which the
+    /// retry does not need, are not counted.
     pub dropped_mappings: u64,
 }
 

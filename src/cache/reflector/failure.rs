@@ -31,6 +31,16 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// Returns the failure of a watch that the server closed before the requested time. `worked` is
+    /// whether the stream had lived for [`MIN_STREAM_LIFE`](super::MIN_STREAM_LIFE) or delivered an
+    /// event.
+    pub(super) fn closed(worked: bool) -> Self {
+        if worked {
+            return Self::Broken("API server closed the watch".into());
+        }
+        Self::ClosedAtOnce
+    }
+
     /// Returns whether the rejection is not caused by an overload or server error.
     pub(crate) fn is_rejection(&self) -> bool {
         matches!(self, Self::Rejected(rejection) if rejection.code != 429 && rejection.code < 500)

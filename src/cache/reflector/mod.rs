@@ -408,8 +408,9 @@ impl<S: Sink> Reflector<S> {
                     return RequestResult::complete(Some(version));
                 }
                 ended => {
-                    let failure = ended.err().unwrap_or(Failure::ClosedAtOnce);
-                    return RequestResult::ended_early(version, failure, had_event || lived);
+                    let worked = had_event || lived;
+                    let failure = ended.err().unwrap_or_else(|| Failure::closed(worked));
+                    return RequestResult::ended_early(version, failure, worked);
                 }
             };
             self.has_unwoken_changes = true;
