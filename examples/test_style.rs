@@ -58,7 +58,9 @@ async fn a_failed_key_is_reconciled_again_after_the_others() -> anyhow::Result<(
         })
     });
     let fake = source::from_fn("fake", async |queue, cx| {
-        ["a", "b"].map(|name| queue.add(key(name)));
+        for name in ["a", "b"] {
+            queue.add(key(name));
+        }
         cx.synced();
         cx.stopped().await;
         Ok(())

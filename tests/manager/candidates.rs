@@ -157,7 +157,9 @@ pub(crate) async fn write_once(
     let patch =
         Patch::Merge(json!({"data": {"token": token.to_string(), "number": number.to_string()}}));
     let reported = fence.late_writes();
+    let in_flight = InFlight { token, number };
     let written = client.patch::<ConfigMap>(&key, &patch).await;
+    in_flight.finish();
     if fence.late_writes() > reported {
         println!("{PREFIX}late {token} {number}");
     }
@@ -173,6 +175,24 @@ pub(crate) async fn write_once(
             println!("{PREFIX}fenced {token}");
             false
         }
+    }
+}
+
+/// Reports a write as unacknowledged if it is dropped with its reconcile.
+struct InFlight {
+    token: u64,
+    number: u64,
+}
+
+impl InFlight {
+    fn finish(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        println!("{PREFIX}unacknowledged {} {} dropped", self.token, self.number);
     }
 }
 
