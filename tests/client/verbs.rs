@@ -17,15 +17,15 @@ steersman::env_test! {
         let created = client.create(&config_map(&namespace, "colors", "blue")).await?;
         assert!(created.metadata.uid.is_some());
         assert!(client.create(&created).await.is_err(), "create rejects a resourceVersion");
-        let error = client.create(&config_map(&namespace, "colors", "blue")).await.expect_err("it is there");
+        let error = client.create(&config_map(&namespace, "colors", "blue")).await.expect_err("the object exists already");
         assert!(error.is_already_exists() && !error.is_conflict(), "{error}");
-        assert_eq!(*client.get::<ConfigMap>(&key).await?.expect("it was made"), created);
+        assert_eq!(*client.get::<ConfigMap>(&key).await?.expect("the object exists"), created);
 
         let mut red = created.clone();
         red.data.get_or_insert_default().insert("color".into(), "red".into());
         let red = client.update(&red).await?;
         assert_eq!(color(&red), Some("red"));
-        let conflict = client.update(&created).await.expect_err("it has changed since");
+        let conflict = client.update(&created).await.expect_err("a conflict");
         assert!(conflict.is_conflict() && !conflict.is_not_found(), "{conflict}");
         assert!(conflict.to_string().contains("the object has been modified"), "{conflict}");
 

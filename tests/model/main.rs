@@ -204,7 +204,7 @@ fn soak_a_run_is_notified_that_its_key_is_queued_again() {
         join([run]);
         queue
             .try_get()
-            .expect("it runs once more")
+            .expect("the key is queued again")
             .finish(Outcome::done());
 
         queue.add("key");
