@@ -139,7 +139,7 @@ mod tests {
         let sends = async {
             sender
                 .send(Err("closed".into()))
-                .expect("the check receives")
+                .expect("the check receives");
         };
         let (answers, ()) = tokio::join!(answers, sends);
         assert!(

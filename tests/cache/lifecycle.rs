@@ -398,7 +398,7 @@ async fn removing_a_kind_stops_all_its_informers() {
         .expect_err("the informer never synced");
     assert!(
         matches!(&error, CacheError::Removed { kind } if kind == "ConfigMap"),
-        "{told}"
+        "{error}"
     );
     assert!(matches!(
         one.list(&Query::default()),

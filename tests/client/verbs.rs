@@ -45,6 +45,21 @@ steersman::env_test! {
         Ok(())
     }
 
+    async fn patch_from_without_the_lock_merges_into_concurrent_changes(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = live(&env).await?;
+        let base = client.create(&config_map(&namespace, "colors", "blue")).await?;
+        let other = Patch::Merge(json!({"data": {"shape": "round"}}));
+        client.patch::<ConfigMap>(&ObjectKey::of(&base), &other).await?;
+
+        let mut red = base.clone();
+        red.data.get_or_insert_default().insert("color".into(), "red".into());
+        let error = client.patch_from(&base, &red).await.expect_err("a conflict");
+        assert!(error.is_conflict(), "{error}");
+        let patched = client.optimistic_lock(false).patch_from(&base, &red).await?;
+        assert_eq!(json!(patched.data), json!({"color": "red", "shape": "round"}));
+        Ok(())
+    }
+
     async fn the_server_can_generate_a_name(env: Env) -> anyhow::Result<()> {
         let (client, namespace) = live(&env).await?;
         let mut unnamed = config_map(&namespace, "colors", "blue");

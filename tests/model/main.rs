@@ -124,7 +124,7 @@ fn soak_a_key_is_never_in_two_workers_and_its_last_add_is_seen() {
         assert_eq!(
             seen.load(SeqCst),
             4,
-            "the state at the last add was never looked at"
+            "the state at the last add was never observed"
         );
         join(workers);
     });

@@ -508,7 +508,7 @@ fn writes_outside_the_selectors_count_only_if_the_informer_has_the_object() {
 fn a_write_outside_the_selectors_is_observed_when_the_object_leaves() {
     let x = &key("x");
     let left = |fixture: &Fixture, revision| {
-        fixture.wrote_with(x, revision, Some(false), Existence::Exists)
+        fixture.wrote_with(x, revision, Some(false), Existence::Exists);
     };
     let gone = |fixture: &Fixture, revision| {
         fixture

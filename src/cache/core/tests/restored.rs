@@ -1,4 +1,4 @@
-//! Tests of a server that was set back and assigns resource versions a second time.
+//! Tests of a server that was restored to an older state and assigns resource versions again.
 
 use super::*;
 
