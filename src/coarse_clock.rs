@@ -170,14 +170,14 @@ impl Anchor {
         window: u64,
         nanos: impl Fn(u64, u64) -> u64,
     ) -> Self {
-        let anew = Self {
+        let unconfirmed = Self {
             counter,
             clock,
             window: 0,
             agreed: 0,
         };
         if counter < self.counter {
-            return anew;
+            return unconfirmed;
         }
         let counted = nanos(self.counter, counter);
         if counted < WINDOW {
@@ -186,13 +186,13 @@ impl Anchor {
         let passed = clock.saturating_sub(self.clock);
         // The tolerance covers the delay between the two readings.
         if passed.abs_diff(counted) > WINDOW / 10 + counted / 1000 {
-            return anew;
+            return unconfirmed;
         }
         let agreed = (self.agreed + 1).min(AGREED);
         Self {
             window: if agreed == AGREED { window } else { 0 },
             agreed,
-            ..anew
+            ..unconfirmed
         }
     }
 }

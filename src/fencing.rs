@@ -51,7 +51,7 @@ struct Inner {
     deadline: Mutex<Instant>,
     lost: CancellationToken,
     late: AtomicU64,
-    refused_writes: AtomicU64,
+    rejected_writes: AtomicU64,
 }
 
 /// Error of work that needs the leadership while this process may not lead.
@@ -73,19 +73,19 @@ pub(crate) enum WriteError {
     /// The write was not sent.
     Unsent(Fenced),
     /// The write may have been sent.
-    OnItsWay(Fenced),
+    InFlight(Fenced),
 }
 
 impl Fence {
     pub(crate) fn new(lease: Arc<str>, token: u64, deadline: Instant) -> Self {
-        let (late, refused_writes) = Default::default();
+        let (late, rejected_writes) = Default::default();
         Self(Arc::new(Inner {
             lease,
             token,
             deadline: Mutex::new(deadline),
             lost: CancellationToken::new(),
             late,
-            refused_writes,
+            rejected_writes,
         }))
     }
 
@@ -147,8 +147,8 @@ impl Fence {
     }
 
     /// Returns the number of writes that were rejected because the fence was closed.
-    pub fn refused_writes(&self) -> u64 {
-        self.0.refused_writes.load(Relaxed)
+    pub fn rejected_writes(&self) -> u64 {
+        self.0.rejected_writes.load(Relaxed)
     }
 
     /// Runs `work` in the scope of the fence, if there is one.
@@ -176,7 +176,7 @@ impl Fence {
     /// `write` is not polled once the fence is closed, because a poll may send it.
     pub(crate) async fn write<F: Future>(&self, write: F) -> Result<F::Output, WriteError> {
         self.check().map_err(|fenced| {
-            self.0.refused_writes.fetch_add(1, Relaxed);
+            self.0.rejected_writes.fetch_add(1, Relaxed);
             WriteError::Unsent(fenced)
         })?;
         let mut write = pin!(write);
@@ -185,7 +185,7 @@ impl Fence {
         let answer = poll_fn(|cx| {
             loop {
                 if let Err(fenced) = self.check() {
-                    return Poll::Ready(Err(WriteError::OnItsWay(fenced)));
+                    return Poll::Ready(Err(WriteError::InFlight(fenced)));
                 }
                 if let Poll::Ready(answer) = write.as_mut().poll(cx) {
                     return Poll::Ready(Ok(answer));
@@ -197,12 +197,12 @@ impl Fence {
                 timer.as_mut().reset(self.deadline());
             }
         });
-        let mut on_the_wire = InFlightWrite {
+        let mut in_flight = InFlightWrite {
             fence: self,
             answered: false,
         };
         let answer = answer.await;
-        on_the_wire.answered = true;
+        in_flight.answered = true;
         if answer.is_err() || self.check().is_err() {
             self.0.late.fetch_add(1, Relaxed);
         }
@@ -263,9 +263,9 @@ mod tests {
         assert!(fence.check().is_ok());
         fence
             .extend(Instant::now() + Duration::from_secs(10))
-            .expect("it is open");
+            .expect("the fence is open");
         advance(Duration::from_secs(9)).await;
-        assert!(fence.check().is_ok(), "it was extended");
+        assert!(fence.check().is_ok(), "the fence was extended");
         advance(Duration::from_secs(1)).await;
         let fenced = fence.check().expect_err("its time is over");
         assert!(
@@ -286,7 +286,7 @@ mod tests {
         let deadline = fence.deadline();
         fence
             .extend(Instant::now() + Duration::from_secs(5))
-            .expect("it is open");
+            .expect("the fence is open");
         assert_eq!(fence.deadline(), deadline);
     }
 
@@ -315,15 +315,15 @@ mod tests {
             .write(async { unreachable!("it would be sent") })
             .await;
         assert!(matches!(polled, Err(WriteError::Unsent(_))));
-        assert_eq!((fence.refused_writes(), fence.late_writes()), (1, 0));
+        assert_eq!((fence.rejected_writes(), fence.late_writes()), (1, 0));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_write_in_flight_at_the_deadline_is_dropped_and_counted() {
         let fence = fence();
         let answer = fence.write(sleep(Duration::from_secs(11))).await;
-        assert!(matches!(answer, Err(WriteError::OnItsWay(_))));
-        assert_eq!((fence.refused_writes(), fence.late_writes()), (0, 1));
+        assert!(matches!(answer, Err(WriteError::InFlight(_))));
+        assert_eq!((fence.rejected_writes(), fence.late_writes()), (0, 1));
     }
 
     #[tokio::test(start_paused = true)]
@@ -334,7 +334,7 @@ mod tests {
             fence.close();
         };
         let (answer, ()) = tokio::join!(fence.write(sleep(Duration::from_secs(5))), closing);
-        assert!(matches!(answer, Err(WriteError::OnItsWay(_))));
+        assert!(matches!(answer, Err(WriteError::InFlight(_))));
         assert_eq!((began.elapsed().as_secs(), fence.late_writes()), (2, 1));
     }
 
@@ -345,7 +345,7 @@ mod tests {
             sleep(Duration::from_secs(5)).await;
             fence
                 .extend(Instant::now() + Duration::from_secs(10))
-                .expect("it is open");
+                .expect("the fence is open");
         };
         let (answer, ()) = tokio::join!(fence.write(sleep(Duration::from_secs(11))), extending);
         assert!(answer.is_ok());
@@ -362,7 +362,7 @@ mod tests {
         assert!(futures::poll!(writing.as_mut()).is_pending());
         // No task runs for a minute: the timers of the write and of the fence are both over.
         advance(Duration::from_mins(1)).await;
-        assert!(matches!(writing.await, Err(WriteError::OnItsWay(_))));
+        assert!(matches!(writing.await, Err(WriteError::InFlight(_))));
         assert!(fence.write(ready(())).await.is_err());
     }
 

@@ -241,25 +241,25 @@ mod tests {
         let lines = Lines::default();
         let (subscriber, levels) = subscriber(Format::Human, "warn", to(&lines)).unwrap();
         with_default(subscriber, || {
-            let say = || {
+            let log = || {
                 tracing::debug!(target: "shop::cache", "of the cache");
                 tracing::debug!(target: "shop::client", "of the client");
                 lines.take()
             };
-            assert_eq!(say(), "");
+            assert_eq!(log(), "");
             levels.set("shop::cache", LevelFilter::DEBUG);
-            let said = say();
+            let output = log();
             assert!(
-                said.contains("of the cache") && !said.contains("of the client"),
-                "{said}"
+                output.contains("of the cache") && !output.contains("of the client"),
+                "{output}"
             );
             levels.set_default(LevelFilter::DEBUG);
-            assert!(say().contains("of the client"));
+            assert!(log().contains("of the client"));
             levels.set("shop::cache", LevelFilter::OFF);
-            assert!(!say().contains("of the cache"));
+            assert!(!log().contains("of the cache"));
             assert_eq!(levels.to_string(), "shop::cache=off,debug");
             levels.replace("shop=trace").unwrap();
-            assert!(say().contains("of the cache"));
+            assert!(log().contains("of the cache"));
         });
     }
 
@@ -272,8 +272,8 @@ mod tests {
                 tracing::info_span!("inner").in_scope(|| tracing::info!(answer = 42, "said\nso"));
             });
         });
-        let said = lines.take();
-        let line: Value = serde_json::from_str(said.trim_end()).unwrap();
+        let output = lines.take();
+        let line: Value = serde_json::from_str(output.trim_end()).unwrap();
         assert_eq!(
             (&line["level"], &line["message"], &line["answer"]),
             (&"INFO".into(), &"said\nso".into(), &42.into())

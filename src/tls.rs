@@ -295,32 +295,32 @@ mod tests {
         fn renew(&self) {
             let authority = Authority::generate().expect("an authority");
             let signed = authority.server_certificate().expect("a certificate");
-            fs::write(self.files().certificate, signed.certificate_pem).expect("it is written");
-            fs::write(self.files().key, signed.key_pem).expect("it is written");
+            fs::write(self.files().certificate, signed.certificate_pem).expect("written");
+            fs::write(self.files().key, signed.key_pem).expect("written");
         }
     }
 
     #[test]
     fn a_new_pair_is_served_and_a_pair_that_does_not_match_is_not() {
         let mounted = Mounted::new();
-        let certificates = CertificateWatcher::new(mounted.files()).expect("it can be read");
+        let certificates = CertificateWatcher::new(mounted.files()).expect("readable");
         let shown = || certificates.current.read().cert.clone();
         let first = shown();
         certificates.reload();
         assert_eq!(certificates.reads.load(Relaxed), 1, "nothing has changed");
 
-        let key = fs::read(mounted.files().key).expect("it is there");
+        let key = fs::read(mounted.files().key).expect("the file exists");
         mounted.renew();
-        let renewed = fs::read(mounted.files().key).expect("it is there");
-        fs::write(mounted.files().key, key).expect("it is written");
+        let renewed = fs::read(mounted.files().key).expect("the file exists");
+        fs::write(mounted.files().key, key).expect("written");
         certificates.reload();
         certificates.reload();
         assert_eq!(
             (shown(), certificates.errors.load(Relaxed)),
             (first.clone(), 1),
-            "half of a change is none"
+            "a pair that does not match is not used"
         );
-        fs::write(mounted.files().key, renewed).expect("it is written");
+        fs::write(mounted.files().key, renewed).expect("written");
         certificates.reload();
         assert_ne!(shown(), first);
         assert_eq!(
@@ -335,7 +335,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn changed_files_are_reloaded_as_time_passes() {
         let mounted = Mounted::new();
-        let certificates = CertificateWatcher::new(mounted.files()).expect("it can be read");
+        let certificates = CertificateWatcher::new(mounted.files()).expect("readable");
         let first = certificates.current.read().cert.clone();
         let looking = tokio::spawn(certificates.clone().run());
         mounted.renew();
@@ -350,18 +350,18 @@ mod tests {
     fn an_error_names_the_file_and_not_its_contents() {
         let mounted = Mounted::new();
         let files = mounted.files();
-        let told = |certificate: &Path, key: &Path| {
+        let error_of = |certificate: &Path, key: &Path| {
             let files = TlsFiles {
                 certificate: certificate.to_owned(),
                 key: key.to_owned(),
             };
             CertificateWatcher::new(files)
-                .expect_err("it cannot be used")
+                .expect_err("invalid files")
                 .to_string()
         };
         let (swapped, absent) = (
-            told(&files.key, &files.certificate),
-            told(Path::new("/none/tls.crt"), &files.key),
+            error_of(&files.key, &files.certificate),
+            error_of(Path::new("/none/tls.crt"), &files.key),
         );
         assert!(
             swapped.contains("tls.key: it contains no certificate; provide"),
@@ -369,7 +369,7 @@ mod tests {
         );
         assert!(absent.starts_with("cannot use /none/tls.crt: "), "{absent}");
         assert!(
-            told(&files.certificate, &files.certificate).contains("it contains no private key")
+            error_of(&files.certificate, &files.certificate).contains("it contains no private key")
         );
         assert!(!swapped.contains("BEGIN"));
     }

@@ -133,7 +133,7 @@ impl Reader {
     fn is_up_to_date(&self, store: &Store) -> bool {
         let last = match &self.table {
             Some(table) => table.last_change(),
-            None => Some(store.last_notable()),
+            None => Some(store.last_in_feed()),
         };
         let seen = self.seen.load(Ordering::SeqCst);
         seen > 0 && last.is_some_and(|last| seen >= last)

@@ -58,47 +58,57 @@
 //! Differences between resources are data: `builtin` describes the built-in kinds, `crd` those of
 //! CRDs, and `schema` their fields. `controllers` run on the same store.
 
+// The server, and what tests do with it.
 mod activity;
-mod admission;
+mod clock;
+mod dropped_connection;
+mod faults;
+mod journal;
+mod matcher;
+mod server;
+
+// Sockets, callers and the binary.
 mod auth;
 mod browser;
+mod client_certificate;
+mod kubeconfig;
+mod limits;
+#[cfg(feature = "binary")]
+pub mod program;
+mod serve;
+mod tls;
+
+// From a request to the store.
+mod admission;
+mod decode;
+mod http;
+mod page;
+mod patch;
+mod registry;
+mod selector;
+mod status;
+mod warnings;
+
+// Descriptions of the resources.
 mod builtin;
 mod catalog;
-mod client_certificate;
-mod clock;
-mod controllers;
 mod crd;
-mod decode;
-mod dropped_connection;
+mod jsonpath;
+mod resource;
+mod schema;
+
+// Objects, their storage, and the controllers that run on it.
+mod controllers;
+mod meta;
+mod object;
+mod persist;
+mod store;
+
 #[cfg(test)]
 mod error_texts;
-mod faults;
 #[cfg(feature = "__internals")]
 #[doc(hidden)]
 pub mod fuzz;
-mod http;
-mod journal;
-mod jsonpath;
-mod kubeconfig;
-mod limits;
-mod matcher;
-mod meta;
-mod object;
-mod page;
-mod patch;
-mod persist;
-#[cfg(feature = "binary")]
-pub mod program;
-mod registry;
-mod resource;
-mod schema;
-mod selector;
-mod serve;
-mod server;
-mod status;
-mod store;
-mod tls;
-mod warnings;
 
 pub use admission::{Admission, Operation, Review};
 pub use auth::{Authenticator, Identity, TokenFileError};

@@ -235,7 +235,7 @@ impl ApiServer {
             changes: options.history,
             bytes: options.history_bytes,
         };
-        let store = Store::new(limits, controllers::is_notable);
+        let store = Store::new(limits, controllers::concerns_controllers);
         let mut recovery_note = None;
         if let Some(dir) = &options.data_dir {
             let (log, restored) = persist::Log::open(

@@ -47,9 +47,9 @@ struct State {
     dropped: Vec<Weak<Mutex<Changes>>>,
     log: Option<Log>,
     /// Selects the changes that the feed delivers.
-    notable: Notable,
+    feed_filter: FeedFilter,
     /// Revision of the last change for the feed.
-    last_notable: u64,
+    last_in_feed: u64,
     /// Notified of each change for the feed.
     changed: watch::Sender<()>,
 }
@@ -67,7 +67,8 @@ pub(crate) struct HistoryLimits {
 /// Returns whether a change of an object from `before` to `after` belongs to the feed.
 ///
 /// Most changes do not, and waking the reader of the feed costs more than the change.
-pub(crate) type Notable = fn(table: &str, before: Option<&Object>, after: Option<&Object>) -> bool;
+pub(crate) type FeedFilter =
+    fn(table: &str, before: Option<&Object>, after: Option<&Object>) -> bool;
 
 struct Table {
     objects: BTreeMap<Key, Arc<Object>>,
@@ -89,7 +90,7 @@ struct Changes {
     /// nothing, even if `compact` moved the floor further.
     last_dropped: u64,
     /// Revision of the last dropped change for the feed.
-    last_dropped_notable: u64,
+    last_dropped_in_feed: u64,
 }
 
 /// History of a dropped table, shared by its watchers.
@@ -101,7 +102,7 @@ pub(crate) struct Change {
     pub(crate) revision: u64,
     pub(crate) before: Option<Arc<Object>>,
     pub(crate) after: Option<Arc<Object>>,
-    notable: bool,
+    in_feed: bool,
 }
 
 impl Change {
@@ -155,8 +156,8 @@ pub(crate) struct Expired {
 }
 
 impl Store {
-    /// Creates an empty store. Its feed delivers the changes for which `notable` returns true.
-    pub(crate) fn new(limits: HistoryLimits, notable: Notable) -> Self {
+    /// Creates an empty store. Its feed delivers the changes that `feed_filter` selects.
+    pub(crate) fn new(limits: HistoryLimits, feed_filter: FeedFilter) -> Self {
         Self(Arc::new(RwLock::new(State {
             revision: 1,
             tables: HashMap::new(),
@@ -164,8 +165,8 @@ impl Store {
             history_bytes: 0,
             dropped: Vec::new(),
             log: None,
-            notable,
-            last_notable: 0,
+            feed_filter,
+            last_in_feed: 0,
             changed: watch::Sender::default(),
         })))
     }
@@ -185,8 +186,8 @@ impl Store {
             history_bytes: state.history_bytes,
             dropped: Vec::new(),
             log: None,
-            notable: state.notable,
-            last_notable: state.last_notable,
+            feed_filter: state.feed_filter,
+            last_in_feed: state.last_in_feed,
             changed: watch::Sender::default(),
         })))
     }
@@ -231,7 +232,7 @@ impl Store {
                 revision: *revision,
                 before: Some(object),
                 after: None,
-                notable: false,
+                in_feed: false,
             };
             table.changes.push(Arc::new(removal), limits.changes);
         }
@@ -306,8 +307,8 @@ impl Store {
             history_bytes,
             dropped,
             log,
-            notable,
-            last_notable,
+            feed_filter,
+            last_in_feed,
             changed,
         } = &mut *state;
         if let Some(Precondition { table, object }) = precondition {
@@ -337,7 +338,7 @@ impl Store {
         }
         *revision = next;
         let after = content.map(|content| Arc::new(Object::new(key.clone(), next, content)));
-        let notable = notable(name, before.as_deref(), after.as_deref());
+        let in_feed = feed_filter(name, before.as_deref(), after.as_deref());
         match (&after, entry) {
             (Some(object), entry) => drop(entry.insert_entry(object.clone())),
             (None, Entry::Occupied(entry)) => drop(entry.remove()),
@@ -347,17 +348,17 @@ impl Store {
             revision: next,
             before,
             after,
-            notable,
+            in_feed,
         });
         *history_bytes -= table.changes.bytes;
         table.changes.push(change.clone(), limits.changes);
         *history_bytes += table.changes.bytes;
-        if notable {
-            *last_notable = next;
+        if in_feed {
+            *last_in_feed = next;
         }
         let table_changed = table.changed.clone();
         trim(tables, dropped, history_bytes, limits.bytes);
-        let changed = notable.then(|| changed.clone());
+        let changed = in_feed.then(|| changed.clone());
         if let Some(log) = log
             && log.wants_snapshot()
         {
@@ -490,8 +491,8 @@ impl Changes {
         while let Some(change) = self.list.pop_front_if(|change| change.revision <= revision) {
             self.bytes -= change.size();
             self.last_dropped = change.revision;
-            if change.notable {
-                self.last_dropped_notable = change.revision;
+            if change.in_feed {
+                self.last_dropped_in_feed = change.revision;
             }
         }
         self.floor = self.floor.max(revision);
@@ -505,7 +506,7 @@ impl Table {
             bytes: 0,
             floor,
             last_dropped: 0,
-            last_dropped_notable: 0,
+            last_dropped_in_feed: 0,
         };
         Self {
             objects: BTreeMap::new(),

@@ -200,7 +200,7 @@ async fn an_invalid_host_in_the_options_is_an_error() {
         hosts: vec!["dev.example.com:80".into()],
         ..Options::default()
     });
-    let error = error.expect_err("it has a port");
+    let error = error.expect_err("the host has a port");
     assert!(
         matches!(&error, StartError::InvalidHost(host) if host == "dev.example.com:80"),
         "{error}"

@@ -1,9 +1,9 @@
 //! Kills the binary a hundred times under load. After each restart every acknowledged write is
 //! stored, and nothing else is.
 //!
-//! Each writer has its own objects and waits for each response. So at most one write per writer is
-//! in flight when the process dies, and only that write may or may not have happened. All other
-//! objects are compared byte by byte.
+//! Each writer has its own objects and waits for each response. At most one write per writer is
+//! therefore in flight when the process dies, and only that write may or may not have happened. All
+//! other objects are compared byte by byte.
 
 use crate::{
     connection::{Connection, JSON},

@@ -76,7 +76,7 @@ fn gets(quick: bool) -> Rows {
         });
     };
     let mut next = order.chunks(BATCH).cycle();
-    let one = per_call(quick, || batch(next.next().expect("for ever"))) / BATCH as f64;
+    let one = per_call(quick, || batch(next.next().expect("an endless iterator"))) / BATCH as f64;
     vec![
         ("get", one),
         ("get-2t", per_get_on_two_threads(&order, quick, batch)),

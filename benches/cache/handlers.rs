@@ -74,8 +74,8 @@ fn events<K: KubeObject>(
             ready.spawn(receiver);
             let mut sender = Some(sender);
             tasks.spawn(async move {
-                while let Some(notice) = events.next().await {
-                    match notice {
+                while let Some(item) = events.next().await {
+                    match item {
                         InformerEvent::Synced => drop(sender.take().map(|sender| sender.send(()))),
                         InformerEvent::Event(event) if *event.object().key() == last => return,
                         InformerEvent::Event(event) => drop(black_box(event)),

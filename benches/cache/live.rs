@@ -58,7 +58,7 @@ async fn cache() -> Cache {
 
 /// Wall time per event through socket, watch, store, handler and queue to a worker.
 ///
-/// It starts with the first event of the handler and ends with the last item of a worker.
+/// The measurement starts with the first event of the handler and ends with the last item of a worker.
 fn ingest<K: KubeObject>(select: Select<K>, quick: bool) -> f64 {
     runtime().block_on(async {
         let cache = cache().await;
@@ -70,8 +70,8 @@ fn ingest<K: KubeObject>(select: Select<K>, quick: bool) -> f64 {
         let handler = {
             let (mut events, queue, begun) = (informer.events(), queue.clone(), begun.clone());
             tokio::spawn(async move {
-                while let Some(notice) = events.next().await {
-                    if let InformerEvent::Event(event) = notice {
+                while let Some(item) = events.next().await {
+                    if let InformerEvent::Event(event) = item {
                         begun.get_or_init(Instant::now);
                         queue.add(event.object().key().clone());
                     }
@@ -93,7 +93,7 @@ fn ingest<K: KubeObject>(select: Select<K>, quick: bool) -> f64 {
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let running = tokio::spawn(cache.run_until(async { drop(stopped.await) }));
         done.notified().await;
-        let elapsed = begun.get().expect("there was an event").elapsed();
+        let elapsed = begun.get().expect("an event").elapsed();
         drop(stop);
         running
             .await

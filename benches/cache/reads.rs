@@ -73,7 +73,7 @@ fn gets<K: KubeObject>((informer, feed): (Informer<K>, impl Feed), quick: bool) 
             assert!(black_box(informer.get(key).expect("synced")).is_some());
         }
     };
-    let one = per_call(quick, || batch(next.next().expect("for ever"))) / BATCH as f64;
+    let one = per_call(quick, || batch(next.next().expect("an endless iterator"))) / BATCH as f64;
     vec![
         ("get", one),
         ("get-2t", per_get_on_two_threads(&keys, quick, batch)),
@@ -96,7 +96,7 @@ pub(crate) fn per_get_on_two_threads<T: Sync>(
         let mut count = 0;
         let mut batches = some.chunks(BATCH).cycle();
         while start.elapsed() < duration {
-            batch(batches.next().expect("for ever"));
+            batch(batches.next().expect("an endless iterator"));
             count += BATCH;
         }
         count

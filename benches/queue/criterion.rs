@@ -3,7 +3,7 @@
 use crate::{
     Setup, keys,
     timers::delay,
-    workloads::{cycle, fill_and_drain, fill_and_drain_priorities, pass},
+    workloads::{cycle, fill_and_drain, fill_and_drain_priorities, produce_and_consume},
 };
 use criterion::{BatchSize, Criterion, Throughput};
 use std::sync::Arc;
@@ -73,7 +73,7 @@ fn bench(criterion: &mut Criterion, suffix: &str, setup: &Setup) {
         group.bench_function(format!("mpmc-{producers}p{workers}w"), |b| {
             b.iter_custom(|rounds| {
                 (0..rounds)
-                    .map(|_| pass(&setup.queue(), &shared, producers, workers))
+                    .map(|_| produce_and_consume(&setup.queue(), &shared, producers, workers))
                     .sum()
             });
         });

@@ -96,7 +96,7 @@ pub(crate) fn plain<Q: Queue>() -> Vec<Workload> {
     ]
 }
 
-/// Adds, gets and finishes one key at a time, over 1024 keys in turn.
+/// Adds, gets and finishes one key at a time, cycling over 1024 keys.
 fn steady<Q: Queue>(setup: &Setup) -> Rows {
     let keys = keys(1024);
     let items = setup.pick(300_000, 2_000_000);
@@ -166,11 +166,15 @@ fn many_to_many<Q: Queue>(
     let keys: Arc<[ObjectKey]> = keys(total).into();
     vec![(
         name,
-        per_item(pass(&Q::new(setup), &keys, producers, workers), total),
+        per_item(
+            produce_and_consume(&Q::new(setup), &keys, producers, workers),
+            total,
+        ),
     )]
 }
 
-pub(crate) fn pass<Q: Queue>(
+/// Returns the time until the workers have finished all keys of the producers.
+pub(crate) fn produce_and_consume<Q: Queue>(
     queue: &Q,
     keys: &Arc<[ObjectKey]>,
     producers: usize,

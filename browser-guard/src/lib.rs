@@ -32,7 +32,7 @@ use http::{
 use std::{error::Error, fmt, net::IpAddr};
 
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
-/// Health pages: the kubelet asks for them with the pod's address as the host.
+/// Health pages: the kubelet requests them with the pod's address as the host.
 const HEALTH: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Decides whether a request can come from a web page of another site.
@@ -58,7 +58,7 @@ impl BrowserGuard {
         })
     }
 
-    /// Checks the head of a request. `has_body` tells whether a body follows.
+    /// Checks the head of a request. `has_body` is whether a body follows.
     ///
     /// Health pages (`/healthz`, `/readyz` and below) accept every host, also a missing one. The
     /// host is the authority of the request's target (`:authority` in HTTP/2) and that of each

@@ -45,7 +45,7 @@ impl fmt::Display for Permission {
 /// Concurrent reviews.
 const MAX_CONCURRENT_REVIEWS: usize = 8;
 
-/// Asks the API server for each permission of the chosen controllers.
+/// Reviews each permission of the selected controllers.
 ///
 /// Returns `None` if the server does not answer reviews.
 pub(crate) async fn review(
@@ -60,10 +60,10 @@ pub(crate) async fn review(
             .flat_map(|controller| (controller.roles)(&scope.namespaces)),
     );
     let lease_namespace = scope.leader_elect.then_some(lease_namespace);
-    let review_permission = stream::iter(permissions_of_roles(&roles, lease_namespace))
+    let reviews = stream::iter(permissions_of_roles(&roles, lease_namespace))
         .map(|permission| review_permission(client, permission))
         .buffered(MAX_CONCURRENT_REVIEWS);
-    review_permission
+    reviews
         .try_fold(Some(Vec::new()), async |all, one| {
             Ok(all.zip(one).map(|(all, one)| [all, vec![one]].concat()))
         })

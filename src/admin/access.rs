@@ -34,7 +34,7 @@ const POSITIVE_TTL: Duration = Duration::from_mins(1);
 const NEGATIVE_TTL: Duration = Duration::from_secs(10);
 /// Results cached per type of review.
 const MAX_CACHED: usize = 1000;
-/// Concurrent reviews, and the time limit of one, including the wait for its turn.
+/// Concurrent reviews, and the time limit of one, including the wait for a permit.
 const MAX_CONCURRENT: usize = 8;
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest token and path in bytes.
@@ -203,7 +203,7 @@ impl Authorizer {
         spec: &Value,
     ) -> Result<T, AccessError> {
         let response = timeout(REVIEW_TIMEOUT, async {
-            let _turn = self.reviews.acquire().await;
+            let _permit = self.reviews.acquire().await;
             let body = json!({ "apiVersion": format!("{group}/v1"), "kind": kind, "spec": spec })
                 .to_string();
             let request = Request::post(format!("/apis/{group}/v1/{path}"))

@@ -31,7 +31,7 @@ pub(super) async fn json<T: Serialize + Send + 'static>(
             response
         }
         Ok(None) => StatusCode::NOT_FOUND.into_response(),
-        // The page panicked, which was logged, or its value cannot be serialised.
+        // The page panicked, which was logged, or its value cannot be serialized.
         Ok(Some(Err(_))) | Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }

@@ -15,8 +15,8 @@
 //! | `/debug/leases` | [`ManagerHandle::lease`] |
 //! | `/debug/checks` | results of all checks, with reasons |
 //!
-//! Debug pages are the JSON of reports of the manager. They contain names of objects and errors of
-//! the API server, but no object bodies.
+//! Debug pages are the JSON of reports of the manager, with named fields and durations in seconds.
+//! They contain names of objects and errors of the API server, but no object bodies.
 //!
 //! The server listens on loopback by default. If other machines can reach it, use [`TlsFiles`] and
 //! [`Access::Reviewed`]. Without the latter, it then does not show debug pages, and health pages

@@ -184,9 +184,9 @@ impl Server {
             return forbidden(&rejection);
         }
         if let Some(authorizer) = &self.authorizer
-            && let Some(refused) = authorizer.reject(&parts).await
+            && let Some(rejected) = authorizer.reject(&parts).await
         {
-            return refused;
+            return rejected;
         }
         // The router is always ready and does not fail.
         let mut router = self.router.clone();

@@ -522,7 +522,7 @@ pub(super) enum Listing {
 /// Returns whether two states of an object are equal, by resource version and uid.
 ///
 /// The uid differs if the object was recreated on a server that counts from the start again. Not
-/// valid after the server was [set back](Listing::Restored).
+/// valid after the server was [restored](Listing::Restored) to an older state.
 fn is_same<P: Payload>(old: &P, new: &P) -> bool {
     let (old, new) = (old.meta(), new.meta());
     old.resource_version() == new.resource_version() && old.uid() == new.uid()

@@ -162,7 +162,7 @@ mod tests {
             (1, "in shop")
         );
         node.refs.set_namespaced(false);
-        assert_eq!(node.describe_scope(), "", "as the server has it");
+        assert_eq!(node.describe_scope(), "", "all objects");
     }
 
     #[test]
@@ -186,13 +186,13 @@ mod tests {
             Arc::ptr_eq(
                 declared_informers
                     .find(&select.declaration().gvk, &plan(select))
-                    .expect("it is there"),
+                    .expect("the informer is declared"),
                 it,
             )
         };
         assert!(
             same(&dynamic("Thing"), &some) && !same(&everywhere, &some),
-            "handles stay where they are"
+            "handles keep their informer"
         );
 
         let mut declared_informers = DeclaredInformers::default();
@@ -224,7 +224,9 @@ mod tests {
     fn declarations_do_not_share_internal_informers() {
         let mut declared_informers = DeclaredInformers::default();
         let set = Select::<Pod>::new().namespaces(Namespaces::Labelled("tenant".into()));
-        let (declaration, own) = plan(&set).namespace_selection().expect("it follows some");
+        let (declaration, own) = plan(&set)
+            .namespace_selection()
+            .expect("some namespaces are selected");
         let (mine, _) = declare(
             &mut declared_informers,
             &dynamic("Namespace").labels("tenant"),

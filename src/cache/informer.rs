@@ -235,7 +235,7 @@ impl<K> Informer<K> {
 
     /// Locks the set of namespaces, if they are selected by label.
     ///
-    /// So the scope and the content of a namespace are read at one time.
+    /// The lock makes a read see the scope and the content of a namespace at the same time.
     fn settled(&self) -> Option<NamespacesGuard<'_>> {
         self.reference
             .scope()
@@ -375,8 +375,8 @@ impl<K: KubeObject> Informer<K> {
     /// # use steersman::cache::{CacheError, Informer, Query};
     /// # fn example(pods: Informer<Pod>) -> Result<(), CacheError> {
     /// let shop = pods.view(&Query::default().namespace(Some("shop")))?;
-    /// let leaving = shop.iter().filter(|pod| pod.meta().is_deleting()).count();
-    /// println!("{leaving} of {} pods are on their way out", shop.len());
+    /// let deleting = shop.iter().filter(|pod| pod.meta().is_deleting()).count();
+    /// println!("{deleting} of {} pods are being deleted", shop.len());
     /// # Ok(())
     /// # }
     /// ```

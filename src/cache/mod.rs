@@ -43,7 +43,7 @@
 //! let running = tokio::spawn(cache.run_until(async { drop(stopped.await) }));
 //! maps.await_synced().await?;
 //!
-//! let colors = maps.get(&ObjectKey::new("default", "colors"))?.expect("it was made");
+//! let colors = maps.get(&ObjectKey::new("default", "colors"))?.expect("the object exists");
 //! assert_eq!(colors.data.as_ref().unwrap()["door"], "blue");
 //! assert_eq!(maps.list(&Query::default().namespace(Some("default")).labels("!app")?)?.len(), 1);
 //!
@@ -60,44 +60,54 @@
 //! of a core from the public handles. `registry` holds the declared informers, `informer_task` runs
 //! one of them, and `ledger` tracks the writes of clients that read from the cache.
 
-#[cfg(feature = "__internals")]
-#[doc(hidden)]
-pub mod bench;
-mod core;
-mod crd_watch;
-mod declared;
-mod discover;
-mod erased;
+// The API: the cache, declarations of informers, and their handles.
 mod error;
 mod events;
-mod fanout;
-mod fields;
 mod indexed;
 mod informer;
-mod informer_task;
-mod lazy;
-pub(crate) mod ledger;
-mod list_params;
-mod metrics;
-mod namespace_core;
-mod namespace_cores;
+mod lazy_reads;
 mod namespaces;
 mod options;
-mod plan;
 mod query;
+mod registry;
+mod select;
+mod sync_wait;
+mod view;
+
+// Declarations resolved to the configuration of one informer.
+mod declared;
+mod fields;
+mod list_params;
+mod plan;
+mod scope;
+mod settings;
+
+// The task of an informer, from discovery to its last handle.
+mod crd_watch;
+mod discover;
+mod informer_task;
 mod refcount;
 mod reflector;
 mod reflector_tasks;
-mod registry;
 mod resync;
-mod scope;
-mod select;
-mod settings;
-mod stats;
+
+// The objects of an informer, its handlers, and the reads that wait for own writes.
+mod core;
+mod erased;
+mod fanout;
+pub(crate) mod ledger;
+mod namespace_core;
+mod namespace_cores;
 mod store;
-mod synced;
 mod undecoded;
-mod view;
+
+// Reports and metrics.
+mod metrics;
+mod stats;
+
+#[cfg(feature = "__internals")]
+#[doc(hidden)]
+pub mod bench;
 
 pub(crate) use self::list_params::ListParams;
 #[cfg(feature = "__internals")]

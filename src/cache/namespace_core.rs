@@ -50,7 +50,7 @@ impl<P: Payload> NamespaceCore<P> {
             return;
         };
         let before = state.revision;
-        // A list is the current state, even if the server was set back. Other revisions that are
+        // A list is the current state, even if the server was restored. Other revisions that are
         // older are late.
         let revision = if is_list {
             revision

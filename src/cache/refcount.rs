@@ -189,7 +189,7 @@ mod tests {
         assert!(refs.is_used());
         sleep(Duration::from_mins(1)).await;
         drop(two);
-        let over = over.await.expect("it ends");
+        let over = over.await.expect("the task ends");
         assert!((230..231).contains(&over.as_secs()), "{over:?}");
     }
 }

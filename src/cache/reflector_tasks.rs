@@ -221,7 +221,7 @@ impl Target<'_> {
             // One discovery answers all reflectors that are waiting: there may be many namespaces.
             let all = iter::once(check).chain(iter::from_fn(|| receiver.try_recv().ok()));
             match is_there {
-                Ok(None) => return all.last().expect("there is one").failure,
+                Ok(None) => return all.last().expect("one entry").failure,
                 Ok(Some(mismatch)) => {
                     all.for_each(|check| {
                         check.reply_served(|missing| missing.with_explanation(&mismatch));
@@ -364,7 +364,7 @@ mod tests {
         };
         timeout(Duration::from_mins(1), race(lag, tasks.run(&target)))
             .await
-            .expect("it is listed");
+            .expect("the list completes");
         tasks.stop().await;
         running.abort();
     }
@@ -404,7 +404,7 @@ mod tests {
         namespaces
             .patch("one", &PatchParams::default(), &patch)
             .await
-            .expect("it is there");
+            .expect("the object exists");
         while set
             .list(&Query::default())
             .expect("synced without an error")

@@ -419,11 +419,8 @@ mod tests {
             }],
             "largest": [{"key": "shop/web", "approximate_bytes": 2000}],
         });
-        assert_eq!(
-            serde_json::to_value(&report).expect("it is serialised"),
-            page
-        );
-        let state = |state| serde_json::to_value(state).expect("it is serialised");
+        assert_eq!(serde_json::to_value(&report).expect("valid JSON"), page);
+        let state = |state| serde_json::to_value(state).expect("valid JSON");
         assert_eq!(state(InformerState::Synced), json!({"state": "synced"}));
     }
 }

@@ -55,8 +55,8 @@ pub(crate) const OWN_WRITES_TIMEOUT: Duration = Duration::from_secs(5);
 /// client.create(&map).await?;
 /// assert!(client.get::<ConfigMap>(&ObjectKey::of(&map)).await?.is_some()); // waits for the cache
 ///
-/// let hasty = client.consistency(Consistency::Ignore);
-/// hasty.get::<ConfigMap>(&ObjectKey::of(&map)).await?; // does not wait
+/// let without_waiting = client.consistency(Consistency::Ignore);
+/// without_waiting.get::<ConfigMap>(&ObjectKey::of(&map)).await?; // does not wait
 /// # Ok(())
 /// # }
 /// ```
@@ -323,14 +323,14 @@ mod tests {
         let everything = all::<ConfigMap>();
         let reads = async { futures::join!(fixture.has(&key), fixture.client.list(&everything)) };
         let (get, list) = one.scope(reads).await;
-        assert!(get, "the reconcile sees what it created");
+        assert!(get, "the reconcile reads its own write");
         assert!(
             list.expect("a read")
                 .iter()
                 .any(|map| ObjectKey::of(&**map) == key),
             "also in a list"
         );
-        assert!(begun.elapsed() > Duration::ZERO, "they have waited");
+        assert!(begun.elapsed() > Duration::ZERO, "the reads have waited");
     }
 
     #[tokio::test(start_paused = true)]
@@ -381,8 +381,8 @@ mod tests {
         other
             .scope(client.caught_up())
             .await
-            .expect("it has written nothing");
-        assert!(!cache.is_caught_up(&one), "and so has not waited");
+            .expect("no writes are pending");
+        assert!(!cache.is_caught_up(&one), "the read has not waited");
         one.clone()
             .scope(client.caught_up())
             .await

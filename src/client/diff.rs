@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_the_same_as_nothing() {
+    fn null_equals_a_missing_field() {
         assert_eq!(diff(&json!({"a": null}), &json!({})), None);
         assert_eq!(diff(&json!({}), &json!({"a": null})), None);
         assert_eq!(

@@ -195,7 +195,7 @@ mod tests {
         };
         timeout(Duration::from_secs(10), watch)
             .await
-            .expect("it is driven")
+            .expect("the connection is polled")
     }
 
     fn tasks() -> usize {
@@ -225,7 +225,7 @@ mod tests {
         let before = tasks();
         let answered = timeout(Duration::from_secs(10), client.open_watch(request))
             .await
-            .expect("it is driven");
+            .expect("the connection is polled");
         assert!(tasks() > before);
         drop(answered.expect("an answer"));
         assert!(ask(&client).await > 0);

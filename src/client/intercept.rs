@@ -34,8 +34,8 @@ type CallFuture<'a> = Pin<Box<dyn Future<Output = Result<Answer>> + Send + 'a>>;
 ///     testing::{Env, TestServer},
 /// };
 ///
-/// struct Stubborn;
-/// impl Interceptor for Stubborn {
+/// struct ColorFaults;
+/// impl Interceptor for ColorFaults {
 ///     async fn intercept(&self, call: &Call<'_>, next: Next<'_>) -> Result<Answer> {
 ///         match (call.verb, call.key.name()) {
 ///             // Reject the create without sending it.
@@ -52,7 +52,7 @@ type CallFuture<'a> = Pin<Box<dyn Future<Output = Result<Answer>> + Send + 'a>>;
 ///     }
 /// }
 ///
-/// let client = Client::new(Env::embedded()?.client()?)?.namespace("default").intercepted(Stubborn);
+/// let client = Client::new(Env::embedded()?.client()?)?.namespace("default").intercepted(ColorFaults);
 /// let map = |name: &str| serde_json::from_value::<ConfigMap>(json!({"metadata": {"name": name}}));
 /// let key = ObjectKey::cluster_scoped;
 ///
@@ -162,7 +162,7 @@ impl Answer {
         let json = match self.0 {
             AnswerSource::Performed(outcome) if (&*outcome as &dyn Any).is::<T>() => {
                 let outcome: Box<dyn Any> = outcome;
-                return Ok(*outcome.downcast().expect("it is one"));
+                return Ok(*outcome.downcast().expect("the type was checked"));
             }
             AnswerSource::Performed(outcome) => outcome.json(),
             AnswerSource::Replaced(json) => json,

@@ -35,7 +35,7 @@
 //! changed.data.get_or_insert_default().insert("door".into(), "red".into());
 //! client.patch_from(&colors, &changed).await?;
 //! let key = ObjectKey::of(&colors);
-//! let now = client.get::<ConfigMap>(&key).await?.expect("it was made"); // cached, includes the patch
+//! let now = client.get::<ConfigMap>(&key).await?.expect("the object exists"); // cached, includes the patch
 //! assert_eq!(now.data, changed.data);
 //! assert!(client.delete::<ConfigMap>(&key).await?);
 //!
@@ -45,28 +45,33 @@
 //! # }
 //! ```
 
+// The API: verbs, modifiers, helpers and errors.
 mod change;
-mod connection;
-mod consistency;
-mod counted;
-mod diff;
-mod discovery;
 mod dynamic;
 mod error;
 mod finalizer;
-mod inline_connection;
 mod intercept;
-mod limits;
-mod live_list;
 pub mod owner;
 mod patch;
 mod read;
-mod redact;
 mod settings;
 mod subresource;
 mod upsert;
-mod wire;
 mod write;
+
+// Cached reads after own writes.
+mod consistency;
+
+// Requests: from a verb to the connection.
+mod connection;
+mod counted;
+mod diff;
+mod discovery;
+mod inline_connection;
+mod limits;
+mod live_list;
+mod redact;
+mod wire;
 
 pub use self::{
     change::Change,
@@ -84,7 +89,7 @@ pub use self::{
     subresource::Subresource,
 };
 pub(crate) use self::{
-    consistency::OWN_WRITES_TIMEOUT as OWN_WRITES_BOUND,
+    consistency::OWN_WRITES_TIMEOUT,
     counted::{CountedClient, Requests},
     discovery::served_resources,
     inline_connection::{poll_frame, with_inline_connections},

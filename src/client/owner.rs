@@ -279,7 +279,7 @@ mod tests {
         assert!(!is_controlled_by(&child, &owner()) && controller_of(&child).is_none());
         set_controller(&owner(), &mut child).unwrap();
         assert!(is_controlled_by(&child, &owner()));
-        assert_eq!(owners(&child).len(), 1, "it is the same owner");
+        assert_eq!(owners(&child).len(), 1, "the owner is updated, not added");
     }
 
     #[test]
@@ -289,7 +289,7 @@ mod tests {
         let once = child.clone();
         set_controller(&owner(), &mut child).unwrap();
         add(&owner(), &mut child).unwrap();
-        assert_eq!(child, once, "it stays the controller");
+        assert_eq!(child, once, "the controller stays");
     }
 
     #[test]
@@ -375,7 +375,7 @@ mod tests {
                     assert_eq!(
                         child.meta().owner_references,
                         None,
-                        "a refusal leaves the child as it was"
+                        "a rejection leaves the child unchanged"
                     );
                     false
                 }
@@ -423,20 +423,23 @@ mod tests {
     #[test]
     fn an_incomplete_owner_is_an_error() {
         let mut child = child();
-        let mut refused = |owner: &DynamicObject| {
+        let mut assert_incomplete = |owner: &DynamicObject| {
             let error = set_controller(owner, &mut child).unwrap_err();
             assert!(matches!(error, OwnerError::Incomplete(_)), "{error}");
             assert!(!remove(owner, &mut child) && !is_controlled_by(&child, owner));
         };
-        refused(&dynamic("v1", Some("shop"), "web", None));
-        refused(&dynamic("v1", Some("shop"), "web", Some("")));
-        refused(&dynamic("v1", Some("shop"), "", Some("1")));
-        refused(&DynamicObject {
+        assert_incomplete(&dynamic("v1", Some("shop"), "web", None));
+        assert_incomplete(&dynamic("v1", Some("shop"), "web", Some("")));
+        assert_incomplete(&dynamic("v1", Some("shop"), "", Some("1")));
+        assert_incomplete(&DynamicObject {
             types: None,
             ..dynamic("v1", Some("shop"), "web", Some("1"))
         });
-        let nowhere =
+        let without_namespace =
             set_controller(&typed::<Secret>(None, "web", Some("1")), &mut child).unwrap_err();
-        assert_eq!(nowhere, OwnerError::Incomplete("Secret web".into()));
+        assert_eq!(
+            without_namespace,
+            OwnerError::Incomplete("Secret web".into())
+        );
     }
 }

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn refused(code: u16, retry_after: Option<&str>, body: &'static str) -> Error {
+    fn rejection(code: u16, retry_after: Option<&str>, body: &'static str) -> Error {
         let mut response = Response::builder().status(code);
         if let Some(seconds) = retry_after {
             response = response.header(header::RETRY_AFTER, seconds);
@@ -221,23 +221,23 @@ mod tests {
 
     #[test]
     fn an_error_has_the_message_of_the_status_or_of_the_proxy() {
-        let error = refused(
+        let error = rejection(
             403,
             None,
             r#"{"kind":"Status","message":"secrets is forbidden","reason":"Forbidden"}"#,
         );
         assert_eq!(error.to_string(), "secrets is forbidden");
         assert_eq!(error.status().map(|status| status.code), Some(403));
-        let proxy = refused(502, None, "<html>bad gateway</html>\n");
+        let proxy = rejection(502, None, "<html>bad gateway</html>\n");
         assert_eq!(proxy.to_string(), "HTTP 502 <html>bad gateway</html>");
     }
 
     #[test]
     fn a_retry_after_is_read_from_header_and_status() {
         let after = |error: Error| error.retry_after().map(|after| after.as_secs());
-        assert_eq!(after(refused(429, Some("5"), "a proxy")), Some(5));
+        assert_eq!(after(rejection(429, Some("5"), "a proxy")), Some(5));
         assert_eq!(
-            after(refused(
+            after(rejection(
                 429,
                 None,
                 r#"{"message":"slow down","details":{"retryAfterSeconds":3}}"#
@@ -245,28 +245,28 @@ mod tests {
             Some(3)
         );
         assert_eq!(
-            after(refused(429, Some("Wed, 21 Oct 2026 07:28:00 GMT"), "{}")),
+            after(rejection(429, Some("Wed, 21 Oct 2026 07:28:00 GMT"), "{}")),
             None
         );
         assert_eq!(
-            refused(503, Some("1"), "{}").retry_after(),
+            rejection(503, Some("1"), "{}").retry_after(),
             Some(Duration::from_secs(1))
         );
     }
 
     #[test]
     fn only_a_404_with_a_status_means_a_missing_object() {
-        let proxy = refused(404, None, "<html>no backend</html>");
+        let proxy = rejection(404, None, "<html>no backend</html>");
         assert!(!proxy.is_not_found() && proxy.is_nameless_404());
-        let other = refused(404, None, r#"{"error":"no route"}"#);
+        let other = rejection(404, None, r#"{"error":"no route"}"#);
         assert!(!other.is_not_found() && other.is_nameless_404());
-        let kind = refused(
+        let kind = rejection(
             404,
             None,
             r#"{"kind":"Status","reason":"NotFound","details":{}}"#,
         );
         assert!(kind.is_not_found() && kind.is_nameless_404());
-        let object = refused(
+        let object = rejection(
             404,
             None,
             r#"{"kind":"Status","reason":"NotFound","details":{"name":"web"}}"#,

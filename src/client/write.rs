@@ -347,7 +347,7 @@ async fn under<T>(
             key: of_key,
             fenced,
         }),
-        Err(WriteError::OnItsWay(fenced)) => {
+        Err(WriteError::InFlight(fenced)) => {
             tracing::warn!(
                 lease,
                 token,

@@ -1,12 +1,12 @@
 //! Holds requests back until the caches have observed their own writes.
 //!
-//! Invariant: a request is inserted into `held` before the reconcile that wrote ends, and removed
-//! before it is unparked. So no reconcile of the request starts in between, and no request stays
+//! Invariant: a request is inserted into `held` before the reconcile with the writes ends, and
+//! removed before it is unparked. So no reconcile of the request starts in between, and no request stays
 //! parked.
 
 use crate::{
     cache::{Cache, CacheError, ledger::Token},
-    client::OWN_WRITES_BOUND,
+    client::OWN_WRITES_TIMEOUT,
     workqueue::{Key, WorkQueue},
 };
 use hashbrown::HashMap;
@@ -23,7 +23,7 @@ use tokio::{
 pub(super) struct Deferrals<R> {
     held: Mutex<HashMap<R, Token>>,
     /// Number of held requests, to skip the lock while there are none.
-    many: AtomicUsize,
+    held_count: AtomicUsize,
     /// Tasks that wait for the caches.
     waiting: Mutex<JoinSet<()>>,
     pub(super) deferred: AtomicU64,
@@ -34,7 +34,7 @@ impl<R> Default for Deferrals<R> {
     fn default() -> Self {
         Self {
             held: Mutex::default(),
-            many: AtomicUsize::new(0),
+            held_count: AtomicUsize::new(0),
             waiting: Mutex::default(),
             deferred: AtomicU64::new(0),
             timeouts: AtomicU64::new(0),
@@ -55,7 +55,7 @@ impl<R: Key> Deferrals<R> {
     ) {
         let mut held = self.held.lock();
         held.insert(request.clone(), token.clone());
-        self.many.store(held.len(), Relaxed);
+        self.held_count.store(held.len(), Relaxed);
         drop(held);
         let (deferrals, controller) = (self.clone(), controller.clone());
         let (queue, request) = (queue.clone(), request.clone());
@@ -64,7 +64,7 @@ impl<R: Key> Deferrals<R> {
         waiting.spawn(async move {
             let started = Instant::now();
             for cache in caches {
-                let left = OWN_WRITES_BOUND.saturating_sub(started.elapsed());
+                let left = OWN_WRITES_TIMEOUT.saturating_sub(started.elapsed());
                 if let Err(CacheError::WriteNotObserved { .. }) =
                     cache.caught_up(&token, left).await
                 {
@@ -92,13 +92,13 @@ impl<R: Key> Deferrals<R> {
         if held.get(request) == Some(token) {
             held.remove(request);
         }
-        self.many.store(held.len(), Relaxed);
+        self.held_count.store(held.len(), Relaxed);
     }
 
     /// Returns whether the request must be parked now, and counts the deferral.
     #[inline]
     pub(super) fn holds(&self, request: &R) -> bool {
-        let holds = self.many.load(Relaxed) > 0 && self.held.lock().contains_key(request);
+        let holds = self.held_count.load(Relaxed) > 0 && self.held.lock().contains_key(request);
         if holds {
             self.deferred.fetch_add(1, Relaxed);
         }
@@ -106,14 +106,14 @@ impl<R: Key> Deferrals<R> {
     }
 
     /// Drops all held requests and aborts the tasks.
-    pub(super) fn end(&self) {
+    pub(super) fn abort(&self) {
         self.held.lock().clear();
         self.waiting.lock().abort_all();
     }
 
-    /// Calls [`Self::end`] and waits until the tasks have ended.
-    pub(super) async fn ended(&self) {
-        self.end();
+    /// Calls [`Self::abort`] and waits until the tasks have ended.
+    pub(super) async fn shut_down(&self) {
+        self.abort();
         let mut waiting = std::mem::take(&mut *self.waiting.lock());
         waiting.shutdown().await;
     }
@@ -135,7 +135,7 @@ mod tests {
         let reconciler = reconcile::from_fn(|_: Request, _| ready(Ok(Outcome::done())));
         let (controller, task) = Controller::builder("writes")
             .build(reconciler)
-            .expect("it is built");
+            .expect("a valid controller");
         controller
             .workers()
             .deferrals
@@ -143,7 +143,7 @@ mod tests {
             .lock()
             .spawn(pending());
         assert_eq!(alive(), before + 1);
-        task.run_until(async {}).await.expect("it has started");
+        task.run_until(async {}).await.expect("started");
         assert_eq!(alive(), before);
     }
 }

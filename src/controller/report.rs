@@ -45,7 +45,7 @@ pub struct ControllerReport {
 pub struct StuckReconcile {
     /// Request, as text.
     pub key: String,
-    /// Time since the reconcile started. Serialised in seconds.
+    /// Time since the reconcile started. Serialized in seconds.
     #[serde(serialize_with = "serialize_seconds")]
     pub running_for: Duration,
 }

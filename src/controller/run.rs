@@ -202,7 +202,7 @@ impl<R: Key> ShutdownGuard<'_, R> {
             ..
         }) = self.0.built.get()
         {
-            shared_workers.deferrals.ended().await;
+            shared_workers.deferrals.shut_down().await;
         }
     }
 
@@ -219,7 +219,7 @@ impl<R: Key> ShutdownGuard<'_, R> {
                 .running_at_shutdown
                 .begin(&shared_workers.queue);
             shared_workers.queue.close();
-            shared_workers.deferrals.end();
+            shared_workers.deferrals.abort();
             shared_workers.target.end();
         }
         std::mem::replace(&mut shared.state.lock().phase, Phase::Ended)
@@ -326,12 +326,12 @@ mod tests {
         let built = Controller::builder("stuck")
             .max_concurrent(2)
             .build(reconciler);
-        let (controller, task) = built.expect("it is built");
-        let deaf = source::from_fn("deaf", async |_, cx| {
+        let (controller, task) = built.expect("a valid controller");
+        let unresponsive = source::from_fn("unresponsive", async |_, cx| {
             cx.synced();
             pending().await
         });
-        controller.watch(deaf).expect("it is watched");
+        controller.watch(unresponsive).expect("the watch is added");
         (controller, task, started)
     }
 
@@ -352,13 +352,11 @@ mod tests {
                 [
                     "reconcile of default/a",
                     "reconcile of default/b",
-                    "source deaf"
+                    "source unresponsive"
                 ]
             );
         };
-        task.run_until_aborted(stop, abort)
-            .await
-            .expect("it has started");
+        task.run_until_aborted(stop, abort).await.expect("started");
         assert_eq!(
             alive(),
             before,
@@ -388,11 +386,9 @@ mod tests {
             yield_now().await;
             assert_eq!(named.unfinished()[0], "reconcile of default/short");
             named.workers().running_at_shutdown.finished(&short);
-            assert_eq!(named.unfinished(), ["source deaf"]);
+            assert_eq!(named.unfinished(), ["source unresponsive"]);
         };
-        task.run_until_aborted(stop, abort)
-            .await
-            .expect("it has started");
+        task.run_until_aborted(stop, abort).await.expect("started");
         assert!(controller.unfinished().is_empty());
     }
 }

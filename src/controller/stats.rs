@@ -1,7 +1,8 @@
 //! Counters of a controller.
 
 use super::result::Class;
-use serde::Serialize;
+use crate::workqueue::serialize_histogram;
+use serde::{Serialize, Serializer};
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Duration,
@@ -38,10 +39,18 @@ pub struct ControllerStats {
 }
 
 /// Histogram of the durations of reconciles, in the buckets of controller-runtime.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+///
+/// Serialized with the buckets that are not empty, each with its upper bound in seconds.
+#[derive(Clone, Debug, PartialEq)]
 pub struct ReconcileTimes {
     counts: Vec<u64>,
     seconds: f64,
+}
+
+impl Serialize for ReconcileTimes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serialize_histogram(&Self::BOUNDS, &self.counts, self.seconds, serializer)
+    }
 }
 
 impl ReconcileTimes {

@@ -31,7 +31,7 @@ pub struct TerminalOutcome {
     pub error: Arc<str>,
     /// Attempt that ended with the error.
     pub attempt: u32,
-    /// Time since the reconcile ended. Serialised in seconds.
+    /// Time since the reconcile ended. Serialized in seconds.
     #[serde(serialize_with = "serialize_seconds")]
     pub ended_ago: Duration,
 }

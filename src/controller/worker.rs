@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     cache::ledger::{ReadPolicy, Token},
-    client::{Consistency, OWN_WRITES_BOUND},
+    client::{Consistency, OWN_WRITES_TIMEOUT},
     coarse_clock::{Stamp, stamp},
     fencing::Fence,
     object::ObjectKey,
@@ -193,7 +193,7 @@ impl<R: Key> Workers<R> {
 
     fn token(&self) -> Token {
         Token::of_reconcile(match self.settings.consistency {
-            Consistency::Defer => ReadPolicy::OfReconcile(OWN_WRITES_BOUND),
+            Consistency::Defer => ReadPolicy::OfReconcile(OWN_WRITES_TIMEOUT),
             Consistency::Block(bound) => ReadPolicy::OfClient(bound),
             Consistency::Ignore => ReadPolicy::DoNotWait,
         })
@@ -229,7 +229,7 @@ impl<R: Key> Workers<R> {
         let request = item.key().clone();
         let run = async { reconciler.reconcile(request, &context).await };
         let mut future = pin!(Some(token.clone().scope(run).instrument(span.clone())));
-        let run = future.as_mut().as_pin_mut().expect("it is there");
+        let run = future.as_mut().as_pin_mut().expect("the future is set");
         let run = AssertUnwindSafe(run).catch_unwind();
         let run = async {
             match deadline {

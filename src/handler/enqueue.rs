@@ -87,7 +87,7 @@ impl<R: Key> Enqueue<R> {
     }
 
     /// Returns an `Enqueue` for the call of a handler with this event.
-    pub(crate) fn because<K: 'static>(&self, subject: &Arc<Subject>, event: &Event<K>) -> Self {
+    pub(crate) fn for_event<K: 'static>(&self, subject: &Arc<Subject>, event: &Event<K>) -> Self {
         let number = self.shared.retrier.number_event();
         Self {
             shared: self.shared.clone(),

@@ -119,7 +119,7 @@ pub async fn requests<K: 'static, R: Key>(handler: &impl Handler<K, R>, event: E
     }
     let (collected, retrier) = (Arc::new(Collected(Mutex::default())), Retrier::default());
     let queue = Enqueue::new(collected.clone(), retrier.clone(), None);
-    handler.handle(&event, &queue.because(&Subject::new("test"), &event));
+    handler.handle(&event, &queue.for_event(&Subject::new("test"), &event));
     let attempted = retrier.attempt_all().await;
     retrier.close();
     if let Err(error) = attempted {

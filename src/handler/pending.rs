@@ -180,7 +180,8 @@ impl PendingMappings {
         stopped.unwrap_or(true)
     }
 
-    /// Updates an object. Then removes its completed events, and the object if it is done with.
+    /// Updates an object, then removes its completed events, and the object if nothing of it is
+    /// pending.
     fn update<T>(&self, key: &ObjectId, update: impl FnOnce(&mut PendingObject) -> T) -> Option<T> {
         let mut state = self.0.lock();
         let object = state.by_object.get_mut(key)?;
@@ -254,7 +255,7 @@ impl PendingObject {
     /// Returns a function that enqueues again what was last enqueued after the event `previous`.
     fn enqueue_again(&mut self, previous: u64) -> EnqueueAgain {
         match &mut self.enqueued {
-            Some(enqueued) => enqueued.again(previous, self.newest),
+            Some(enqueued) => enqueued.enqueue_again(previous, self.newest),
             None => Box::new(|| {}),
         }
     }
@@ -290,7 +291,7 @@ trait EnqueuedRequests: Any + Send {
     fn forget(&mut self, number: u64);
 
     /// Returns a function that enqueues those requests again, now that `newest` is the newest.
-    fn again(&mut self, number: u64, newest: u64) -> EnqueueAgain;
+    fn enqueue_again(&mut self, number: u64, newest: u64) -> EnqueueAgain;
 }
 
 struct EnqueuedTo<R> {
@@ -303,17 +304,17 @@ impl<R: Key> EnqueuedRequests for EnqueuedTo<R> {
         self.requests.retain(|_, (newest, _)| *newest != number);
     }
 
-    fn again(&mut self, number: u64, newest: u64) -> EnqueueAgain {
-        let mut again = Vec::new();
+    fn enqueue_again(&mut self, number: u64, newest: u64) -> EnqueueAgain {
+        let mut requests = Vec::new();
         for (request, (last, add)) in &mut self.requests {
             if *last == number {
                 *last = newest;
-                again.push((request.clone(), add.clone()));
+                requests.push((request.clone(), add.clone()));
             }
         }
         let target = self.target.clone();
         Box::new(move || {
-            for (request, add) in again {
+            for (request, add) in requests {
                 target.add(request, add);
             }
         })

@@ -41,9 +41,9 @@ fn dropped(version: &str) -> Object<Pod> {
 async fn added(handler: &dyn Handler<Pod, Request>, event: &Event<Pod>) -> Add {
     let (added, retrier) = (Arc::new(Added::default()), Retrier::default());
     let queue = Enqueue::new(added.clone(), retrier.clone(), None);
-    handler.handle(event, &queue.because(&Subject::new("Pod"), event));
+    handler.handle(event, &queue.for_event(&Subject::new("Pod"), event));
     retrier.attempt_all().await.expect("none fails");
-    let (_, add) = added.0.lock().pop().expect("there is one");
+    let (_, add) = added.0.lock().pop().expect("one entry");
     add
 }
 
@@ -123,7 +123,7 @@ async fn every_handler_adds_initial_and_unchanged_objects_at_low_priority() {
         for (event, verb, priority) in events() {
             let add = added(&*handler, &event).await;
             assert_eq!(add.priority, priority, "{name}: {event:?}");
-            let reason = add.reason.expect("it has one").to_string();
+            let reason = add.reason.expect("one request was added").to_string();
             assert!(
                 reason.starts_with("Pod ") && reason.ends_with(verb),
                 "{name}: {reason}"
@@ -197,7 +197,7 @@ async fn mapped(
 ) -> (Vec<Request>, anyhow::Result<()>) {
     let (added, retrier) = (Arc::new(Added::default()), Retrier::default());
     let queue = Enqueue::new(added.clone(), retrier.clone(), None);
-    handler.handle(event, &queue.because(&Subject::new("Pod"), event));
+    handler.handle(event, &queue.for_event(&Subject::new("Pod"), event));
     let attempted = retrier.attempt_all().await;
     let added = added
         .0
@@ -221,7 +221,10 @@ async fn a_mapping_that_cannot_decode_a_deleted_object_is_not_attempted_again() 
         added.is_empty() && attempted.is_ok(),
         "there is no later attempt: {attempted:?}"
     );
-    assert!(event.failed_decode().is_some(), "the source counts it");
+    assert!(
+        event.failed_decode().is_some(),
+        "the source counts the failure"
+    );
 }
 
 #[tokio::test]
@@ -246,7 +249,7 @@ async fn an_asynchronous_mapping_that_cannot_decode_a_deleted_object_is_counted_
     let queue = Enqueue::new(added, retrier.clone(), None);
     let event = Event::delete(dropped("1"));
     let handler = map_async(|pod: Object<Pod>| std::future::ready(by_body(&pod)));
-    handler.handle(&event, &queue.because(&Subject::new("Pod"), &event));
+    handler.handle(&event, &queue.for_event(&Subject::new("Pod"), &event));
     let finished = async { retrier.drained().await };
     tokio::select! {
         () = finished => {}
@@ -272,7 +275,7 @@ async fn a_retried_mapping_that_cannot_decode_a_deleted_object_is_dropped() {
             by_body(&pod)
         })
     });
-    handler.handle(&event, &queue.because(&Subject::new("Pod"), &event));
+    handler.handle(&event, &queue.for_event(&Subject::new("Pod"), &event));
     let finished = async { tokio::time::timeout(Duration::from_hours(1), retrier.drained()).await };
     tokio::select! {
         finished = finished => finished.expect("the mapping is not retried for ever"),
@@ -303,7 +306,7 @@ fn undecodable_and_fixed(compact: bool) -> [Event<Pod>; 3] {
         ];
     }
     let error = decoder.decode::<Pod>(bad.as_bytes()).expect_err("bad");
-    let bad = Object::undecoded(error.object.expect("it has a name")).assume();
+    let bad = Object::undecoded(error.object.expect("the object has a name")).assume();
     [
         Event::generic(bad),
         Event::create(stored(&fixed)),
@@ -333,7 +336,7 @@ async fn a_version_that_does_not_decode_is_mapped_once_and_later_versions_as_usu
             let queue = Enqueue::new(added.clone(), retrier.clone(), None);
             let handle = async {
                 for event in undecodable_and_fixed(compact) {
-                    handler.handle(&event, &queue.because(&Subject::new("Pod"), &event));
+                    handler.handle(&event, &queue.for_event(&Subject::new("Pod"), &event));
                     tokio::time::sleep(Duration::from_mins(1)).await;
                 }
                 tokio::time::timeout(Duration::from_hours(1), retrier.drained()).await
@@ -360,7 +363,7 @@ async fn a_mapping_that_cannot_decode_another_object_is_retried() {
     let mut other = k8s_openapi::api::core::v1::Pod::default();
     other.metadata.name = Some("other".into());
     for (subject, event) in [config_map, ("Pod", Event::create(other))] {
-        handler.handle(&event, &queue.because(&Subject::new(subject), &event));
+        handler.handle(&event, &queue.for_event(&Subject::new(subject), &event));
     }
     tokio::select! {
         () = tokio::time::sleep(Duration::from_mins(1)) => {}

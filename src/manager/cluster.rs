@@ -76,7 +76,7 @@ impl Cluster {
     /// Remaining handles still read the last known objects.
     pub async fn remove(&self) {
         self.0.stop.cancel();
-        self.0.manager.forget_cluster(self);
+        self.0.manager.unregister_cluster(self);
         // A cache that has not started stops as soon as it does.
         if !self.0.began.load(SeqCst) {
             return;
@@ -174,19 +174,19 @@ impl ManagerHandle {
         options: CacheOptions,
     ) -> Result<Cluster, ManagerError> {
         let cluster = Cluster::new(name, connection.into(), options, self.clone())?;
-        self.keep_cluster(&cluster)?;
+        self.register_cluster(&cluster)?;
         let runs = cluster.clone();
         let named = format!("cache of cluster {name}");
         let added = self.add_with_subtasks(Stage::Cache, &named, Vec::new, move |cx| runs.run(cx));
         if let Err(error) = added {
-            self.forget_cluster(&cluster);
+            self.unregister_cluster(&cluster);
             return Err(error);
         }
         Ok(cluster)
     }
 
     /// Adds the cluster to `/readyz` and to the metrics page.
-    fn keep_cluster(&self, cluster: &Cluster) -> Result<(), ManagerError> {
+    fn register_cluster(&self, cluster: &Cluster) -> Result<(), ManagerError> {
         let name = cluster.name();
         let mut clusters = self.0.clusters.lock();
         // The empty name is that of the manager's own cluster.
@@ -199,7 +199,7 @@ impl ManagerHandle {
         self.0.clients.watch(&cluster.0.client);
         clusters.insert(
             name.to_owned(),
-            Known {
+            AddedCluster {
                 cluster: cluster.clone(),
                 _ready: ready,
             },
@@ -207,7 +207,7 @@ impl ManagerHandle {
         Ok(())
     }
 
-    fn forget_cluster(&self, cluster: &Cluster) {
+    fn unregister_cluster(&self, cluster: &Cluster) {
         let mut clusters = self.0.clusters.lock();
         let name = cluster.name();
         // The name may belong to a newer cluster.
@@ -225,7 +225,7 @@ impl ManagerHandle {
 }
 
 /// Cluster that has not been removed.
-pub(super) struct Known {
+pub(super) struct AddedCluster {
     pub(super) cluster: Cluster,
     _ready: CheckGuard,
 }

@@ -60,7 +60,7 @@ pub use self::{
 };
 
 use self::{
-    cluster::Known,
+    cluster::AddedCluster,
     election::Elector,
     readiness::Checks,
     stage::{Failed, Group, Runnable},
@@ -110,7 +110,7 @@ struct Shared {
     groups: [Group; Stage::ALL.len()],
     /// Names of controllers.
     names: Mutex<HashSet<String>>,
-    clusters: Mutex<HashMap<String, Known>>,
+    clusters: Mutex<HashMap<String, AddedCluster>>,
     election: Option<Elector>,
     leads: watch::Sender<bool>,
     /// True while every stage before [`Stage::Leader`] has started.

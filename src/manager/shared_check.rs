@@ -122,44 +122,48 @@ mod tests {
         mpsc::Sender<CheckResult>,
         Arc<AtomicUsize>,
     ) {
-        let (sender, told) = mpsc::channel();
-        let (told, asked) = (Mutex::new(told), Arc::new(AtomicUsize::new(0)));
-        let counted = asked.clone();
+        let (sender, results) = mpsc::channel();
+        let (results, calls) = (Mutex::new(results), Arc::new(AtomicUsize::new(0)));
+        let counted = calls.clone();
         let check = SharedCheck::new(move || {
             counted.fetch_add(1, SeqCst);
-            told.lock().recv().unwrap_or(Ok(()))
+            results.lock().recv().unwrap_or(Ok(()))
         });
-        (Arc::new(check), sender, asked)
+        (Arc::new(check), sender, calls)
     }
 
     #[tokio::test(start_paused = true)]
     async fn concurrent_callers_share_a_call() {
-        let (check, sender, asked) = slow();
+        let (check, sender, calls) = slow();
         let answers = join_all((0..50).map(|_| check.run()));
-        let tells = async { sender.send(Err("closed".into())).expect("it listens") };
-        let (answers, ()) = tokio::join!(answers, tells);
+        let sends = async {
+            sender
+                .send(Err("closed".into()))
+                .expect("the check receives");
+        };
+        let (answers, ()) = tokio::join!(answers, sends);
         assert!(
             answers.iter().all(|result| *result == Err("closed".into())),
             "{answers:?}"
         );
-        assert_eq!(asked.load(SeqCst), 1);
-        sender.send(Ok(())).expect("it listens");
+        assert_eq!(calls.load(SeqCst), 1);
+        sender.send(Ok(())).expect("the check receives");
         assert_eq!(
             check.run().await,
             Ok(()),
             "the next run calls the check again"
         );
-        assert_eq!(asked.load(SeqCst), 2);
+        assert_eq!(calls.load(SeqCst), 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_hanging_check_times_out_and_is_not_called_again() {
-        let (check, sender, asked) = slow();
+        let (check, sender, calls) = slow();
         let first = tokio::spawn({
             let check = check.clone();
             async move { check.run().await }
         });
-        while asked.load(SeqCst) == 0 {
+        while calls.load(SeqCst) == 0 {
             tokio::task::yield_now().await;
         }
         // Paused time does not advance while a blocking thread runs.
@@ -171,13 +175,13 @@ mod tests {
             assert_eq!(check.run().await, late, "later runs do not wait");
         }
         assert_eq!(begun.elapsed(), Duration::ZERO);
-        sender.send(Ok(())).expect("it listens");
+        sender.send(Ok(())).expect("the check receives");
         while check.call.lock().is_some() {
             tokio::task::yield_now().await;
         }
-        assert_eq!(asked.load(SeqCst), 1);
-        sender.send(Ok(())).expect("it listens");
-        assert_eq!((check.run().await, asked.load(SeqCst)), (Ok(()), 2));
+        assert_eq!(calls.load(SeqCst), 1);
+        sender.send(Ok(())).expect("the check receives");
+        assert_eq!((check.run().await, calls.load(SeqCst)), (Ok(()), 2));
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,8 +1,8 @@
 //! Stages, in which a manager runs its tasks.
 //!
-//! Invariant: each stage is waiting, running or over, in this order, and nothing starts in a stage
-//! that is over. A running task is listed by name, and is joined before the stage is over unless it
-//! blocks its thread. Tasks of this crate join the tasks that they have spawned.
+//! Invariant: each stage is waiting, running or stopped, in this order, and nothing starts in a
+//! stopped stage. A running task is listed by name, and is joined before the stage is stopped unless
+//! it blocks its thread. Tasks of this crate join the tasks that they have spawned.
 
 use super::ManagerError;
 use crate::{
@@ -126,7 +126,7 @@ pub(super) struct Runnable {
     subtasks: Option<Subtasks>,
 }
 
-/// Returns what a task still has running, as text.
+/// Returns the names of the subtasks that a task still runs.
 pub(super) type Subtasks = Box<dyn Fn() -> Vec<String> + Send + Sync>;
 
 impl Runnable {
@@ -339,7 +339,7 @@ impl Group {
                 tasks.closed = true;
                 None
             }
-            waits_or_over => Some(std::mem::replace(waits_or_over, State::Stopped)),
+            other => Some(std::mem::replace(other, State::Stopped)),
         };
         drop(state);
         drop(waited);
@@ -414,7 +414,7 @@ impl Group {
 /// Time that dropped tasks have to end.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Parts listed per dropped task.
+/// Subtasks listed per dropped task.
 const MAX_LISTED_SUBTASKS: usize = 10;
 
 impl Tasks {

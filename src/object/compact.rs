@@ -4,7 +4,7 @@ use super::{
     assemble::assemble,
     compact_meta::CompactMeta,
     decode::{Decoder, Parts, ReadParts},
-    decoded::{Forms, Registry},
+    decoded::{DecodedValues, Registry},
     error::DecodeError,
     handle::Body,
     key::ObjectKey,
@@ -30,7 +30,7 @@ pub(crate) struct Compact {
     meta: CompactMeta,
     /// Packed object of all fields but `apiVersion`, `kind` and `metadata`.
     body: Box<str>,
-    forms: Forms,
+    decoded_values: DecodedValues,
 }
 
 /// State shared by the compact objects of one informer.
@@ -41,8 +41,8 @@ pub(super) struct Common {
 }
 
 impl Compact {
-    pub(super) fn forms(&self) -> &Forms {
-        &self.forms
+    pub(super) fn decoded_values(&self) -> &DecodedValues {
+        &self.decoded_values
     }
 
     pub(super) fn types(&self) -> &TypeMeta {
@@ -77,22 +77,22 @@ impl Compact {
         decoder: &Decoder,
         deserializer: D,
     ) -> Result<Self, D::Error> {
-        let mut pen = decoder.common().names.pen();
+        let mut packer = decoder.common().names.packer();
         let parts = ReadParts {
             decoder,
-            rest: Some(&mut pen),
+            rest: Some(&mut packer),
         }
         .deserialize(deserializer)?;
-        Ok(Self::new(decoder, parts, pen))
+        Ok(Self::new(decoder, parts, packer))
     }
 
-    fn new(decoder: &Decoder, Parts { types, meta }: Parts, pen: Packer<'_>) -> Self {
+    fn new(decoder: &Decoder, Parts { types, meta }: Parts, packer: Packer<'_>) -> Self {
         Self {
             types,
             common: decoder.common().clone(),
             meta,
-            body: pen.finish(),
-            forms: Forms::default(),
+            body: packer.finish(),
+            decoded_values: DecodedValues::default(),
         }
     }
 
@@ -101,7 +101,7 @@ impl Compact {
     pub(super) fn body(&self) -> String {
         Packed::new(&self.body, &self.common.names.known())
             .into_json()
-            .expect("it can be read")
+            .expect("readable")
     }
 }
 
@@ -139,9 +139,9 @@ impl Payload for Compact {
         if decoder.transforms() {
             return None;
         }
-        let mut pen = decoder.common().names.pen();
-        let parts = Parts::read_quickly(decoder, text, &mut pen)?;
-        Some(Self::new(decoder, parts, pen))
+        let mut packer = decoder.common().names.packer();
+        let parts = Parts::read_quickly(decoder, text, &mut packer)?;
+        Some(Self::new(decoder, parts, packer))
     }
 
     fn key(&self) -> ObjectKey {
@@ -164,11 +164,14 @@ impl Payload for Compact {
             catch_unwind(AssertUnwindSafe(|| self.assemble(!K::metadata_api())))
                 .unwrap_or_else(|_| Err(Error::custom("deserializing the type panicked")))
         };
-        let (form, made) = self.forms.get(make).map_err(|error| self.mismatch(error))?;
-        if made {
+        let (value, decoded) = self
+            .decoded_values
+            .get(make)
+            .map_err(|error| self.mismatch(error))?;
+        if decoded {
             self.common.registry.add(self);
         }
-        Ok(form)
+        Ok(value)
     }
 
     fn into_body(self: Arc<Self>) -> Body {

@@ -243,7 +243,7 @@ impl<'de> Visitor<'de> for ReadParts<'_, '_> {
                 "kind" => kind = map.next_value()?,
                 "metadata" => meta = map.next_value()?,
                 name => match &mut self.rest {
-                    Some(pen) => map.next_value_seed(pen.field(name))?,
+                    Some(packer) => map.next_value_seed(packer.field(name))?,
                     None => drop(map.next_value::<IgnoredAny>()?),
                 },
             }
@@ -284,11 +284,11 @@ impl Parts {
 
     /// Reads a message in the usual format of API servers; `None` for any other.
     ///
-    /// `pen` packs the other fields.
+    /// `packer` packs the other fields.
     pub(super) fn read_quickly(
         decoder: &Decoder,
         text: &str,
-        pen: &mut Packer<'_>,
+        packer: &mut Packer<'_>,
     ) -> Option<Self> {
         let mut message = FastParser::new(text);
         let (mut type_fields, mut meta) = ([None, None], None);
@@ -309,8 +309,8 @@ impl Parts {
                     message.pass(values.byte_offset());
                 }
                 name => {
-                    pen.field(name);
-                    message.value(pen)?;
+                    packer.field(name);
+                    message.value(packer)?;
                 }
             }
             match message.next()? {

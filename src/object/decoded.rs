@@ -1,7 +1,7 @@
 //! Decoded values of compact objects: one per type, shared by all readers.
 //!
 //! Values are held by weak pointers. A weak pointer keeps the allocation of its target (2.5 KB for
-//! a pod), though not what that has on the heap. Objects with decoded values are therefore
+//! a pod), but not the memory that the target owns. Objects with decoded values are therefore
 //! registered, and dropped values are swept: each decode checks two registered objects, so that at
 //! most as many unused entries are registered as used ones. The informer can sweep all of them.
 //!
@@ -17,13 +17,13 @@ use std::{
     sync::{Arc, Weak},
 };
 
-type Form = Weak<dyn Any + Send + Sync>;
+type DecodedValue = Weak<dyn Any + Send + Sync>;
 
 /// Decoded values of one object.
 #[derive(Default)]
-pub(super) struct Forms(Mutex<Vec<Form>>);
+pub(super) struct DecodedValues(Mutex<Vec<DecodedValue>>);
 
-impl Forms {
+impl DecodedValues {
     /// Returns the value of this type, and whether it was decoded by this call.
     ///
     /// Concurrent callers wait and share the value.
@@ -31,40 +31,40 @@ impl Forms {
         &self,
         make: impl FnOnce() -> Result<K, E>,
     ) -> Result<(Arc<K>, bool), E> {
-        let mut forms = self.0.lock();
-        if let Some(form) = forms
+        let mut values = self.0.lock();
+        if let Some(value) = values
             .iter()
-            .find_map(|form| form.upgrade()?.downcast().ok())
+            .find_map(|value| value.upgrade()?.downcast().ok())
         {
-            return Ok((form, false));
+            return Ok((value, false));
         }
-        forms.retain(is_held);
-        let form = Arc::new(make()?);
-        let weak: Weak<K> = Arc::downgrade(&form);
-        forms.push(weak);
-        Ok((form, true))
+        values.retain(is_held);
+        let value = Arc::new(make()?);
+        let weak: Weak<K> = Arc::downgrade(&value);
+        values.push(weak);
+        Ok((value, true))
     }
 
     /// Removes dropped values; returns whether any is left or being decoded.
     fn sweep(&self) -> bool {
-        let Some(mut forms) = self.0.try_lock() else {
+        let Some(mut values) = self.0.try_lock() else {
             return true;
         };
-        forms.retain(is_held);
-        if forms.is_empty() {
-            *forms = Vec::new();
+        values.retain(is_held);
+        if values.is_empty() {
+            *values = Vec::new();
         }
-        !forms.is_empty()
+        !values.is_empty()
     }
 }
 
-fn is_held(form: &Form) -> bool {
-    form.strong_count() > 0
+fn is_held(value: &DecodedValue) -> bool {
+    value.strong_count() > 0
 }
 
-impl fmt::Debug for Forms {
+impl fmt::Debug for DecodedValues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Forms")
+        f.write_str("DecodedValues")
     }
 }
 
@@ -83,7 +83,7 @@ struct State {
 /// Maximum of objects that are moved under the lock.
 const SLICE: usize = 64;
 /// Number of slices up to which no check is made.
-const FEW: usize = 4;
+const UNCHECKED_SLICES: usize = 4;
 
 impl Registry {
     /// Registers an object that was decoded.
@@ -91,23 +91,23 @@ impl Registry {
         let mut state = self.0.lock();
         state.push(Arc::downgrade(object));
         state.added += 1;
-        let is_due = state.added >= SLICE && state.slices.len() > FEW;
+        let is_due = state.added >= SLICE && state.slices.len() > UNCHECKED_SLICES;
         if is_due {
             state.added = 0;
         }
         drop(state);
         if is_due {
-            self.look(2, has_forms);
+            self.check_slices(2, has_decoded_values);
         }
     }
 
     pub(super) fn sweep(&self) {
         let slices = self.0.lock().slices.len();
-        self.look(slices, has_forms);
+        self.check_slices(slices, has_decoded_values);
     }
 
     /// Checks the next slices. Memory is freed without the lock.
-    fn look(&self, slices: usize, mut is_kept: impl FnMut(&Weak<Compact>) -> bool) {
+    fn check_slices(&self, slices: usize, mut is_kept: impl FnMut(&Weak<Compact>) -> bool) {
         for _ in 0..slices {
             let Some(mut slice) = self.0.lock().slices.pop_front() else {
                 return;
@@ -125,10 +125,10 @@ impl Registry {
 }
 
 /// Returns whether the object has values in use. Duplicate registrations are harmless.
-fn has_forms(object: &Weak<Compact>) -> bool {
+fn has_decoded_values(object: &Weak<Compact>) -> bool {
     object
         .upgrade()
-        .is_some_and(|object| object.forms().sweep())
+        .is_some_and(|object| object.decoded_values().sweep())
 }
 
 impl State {
@@ -164,11 +164,14 @@ mod tests {
     #[test]
     fn a_decode_waits_for_one_slice_of_a_sweep_at_most() {
         let (registry, object) = (Registry::default(), object());
-        let _held = object.forms().get(|| Ok::<_, ()>(1_u8)).expect("one");
+        let _held = object
+            .decoded_values()
+            .get(|| Ok::<_, ()>(1_u8))
+            .expect("a value");
         let all = 10 * SLICE + 7;
         (0..all).for_each(|_| registry.add(&object));
         let (slices, mut looked_at) = (registry.0.lock().slices.len(), 0);
-        registry.look(slices, |_| {
+        registry.check_slices(slices, |_| {
             looked_at += 1;
             assert!(
                 registry.0.try_lock().is_some(),
@@ -191,13 +194,18 @@ mod tests {
     fn stale_entries_do_not_exceed_the_live_ones() {
         let (registry, object) = (Registry::default(), object());
         let held: Vec<_> = (0..50 * SLICE)
-            .map(|_| object.forms().get(|| Ok::<_, ()>(1_u8)).expect("one"))
+            .map(|_| {
+                object
+                    .decoded_values()
+                    .get(|| Ok::<_, ()>(1_u8))
+                    .expect("a value")
+            })
             .collect();
         (0..held.len()).for_each(|_| registry.add(&object));
         for _ in 0..1000 * SLICE {
             registry.add(&self::object());
             assert!(
-                registry.len() <= 2 * held.len() + (FEW + 2) * SLICE,
+                registry.len() <= 2 * held.len() + (UNCHECKED_SLICES + 2) * SLICE,
                 "{}",
                 registry.len()
             );
@@ -222,10 +230,10 @@ mod tests {
             swept.recv_timeout(Duration::from_mins(1)).map(|_| ())
         };
         let (_held, made) = object
-            .forms()
+            .decoded_values()
             .get(make)
-            .expect("the sweep comes to its end while this is made");
+            .expect("the sweep ends while the value is decoded");
         assert!(made);
-        assert_eq!(registry.len(), 1, "it will have a form");
+        assert_eq!(registry.len(), 1, "the object is being decoded");
     }
 }

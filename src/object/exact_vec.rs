@@ -221,8 +221,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn read<'de, T: Deserialize<'de>>(json: &'de str) -> T {
-        T::deserialize(ExactVec(&mut serde_json::Deserializer::from_str(json)))
-            .expect("it can be read")
+        T::deserialize(ExactVec(&mut serde_json::Deserializer::from_str(json))).expect("readable")
     }
 
     #[derive(Debug, Deserialize, PartialEq)]
@@ -256,16 +255,16 @@ mod tests {
         let text = r#"{"list": [[7, 8], []], "map": {"a": ["x", "y"], "b": null}, "more": {"c": [1.5, -1, true, null, "z"]}}"#;
         assert_eq!(
             read::<Outer>(text),
-            serde_json::from_str(text).expect("it can be read")
+            serde_json::from_str(text).expect("readable")
         );
         assert_eq!(
             read::<Value>(text),
-            serde_json::from_str::<Value>(text).expect("it can be read")
+            serde_json::from_str::<Value>(text).expect("readable")
         );
         let text = r#"["Unit", {"New": [1]}, {"Two": [1, [2]]}, {"Named": {"list": ["a"]}}]"#;
         assert_eq!(
             read::<Vec<Any>>(text),
-            serde_json::from_str::<Vec<Any>>(text).expect("it can be read")
+            serde_json::from_str::<Vec<Any>>(text).expect("readable")
         );
         let raw: BTreeMap<String, &RawValue> = read(r#"{"a": {"b" : [ ]}}"#);
         assert_eq!(raw["a"].get(), r#"{"b" : [ ]}"#);

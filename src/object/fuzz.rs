@@ -57,11 +57,11 @@ fn repacked(json: &str) -> Option<Value> {
     }
 
     let names = Names::default();
-    let mut pen = names.pen();
+    let mut packer = names.packer();
     let mut deserializer = serde_json::Deserializer::from_str(json);
-    pen.field("value").deserialize(&mut deserializer).ok()?;
+    packer.field("value").deserialize(&mut deserializer).ok()?;
     deserializer.end().ok()?;
-    let packed = pen.finish();
+    let packed = packer.finish();
     let known = names.known();
     let mut reader = Packed::new(&packed, &known);
     let Fields { value } = Fields::deserialize(&mut reader).expect("packed values can be read");

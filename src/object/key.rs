@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_gives_back_its_parts() {
+    fn a_key_returns_its_namespace_and_name() {
         let key = ObjectKey::new("kube-system", "dns");
         assert_eq!(key.namespace(), Some("kube-system"));
         assert_eq!(key.name(), "dns");
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_serialises_as_it_is_displayed() {
+    fn a_key_serializes_as_its_display_text() {
         assert_eq!(
             serde_json::to_string(&ObjectKey::new("a", "b")).unwrap(),
             r#""a/b""#

@@ -23,23 +23,23 @@ pub use k8s_openapi::jiff::Timestamp;
 /// assert!(!object.meta().is_deleting());
 /// ```
 #[derive(Clone, Copy)]
-pub struct Meta<'a>(Form<'a>);
+pub struct Meta<'a>(MetaRef<'a>);
 
 #[derive(Clone, Copy)]
-enum Form<'a> {
+enum MetaRef<'a> {
     Kube(&'a ObjectMeta),
     Packed(&'a CompactMeta),
 }
 
 impl<'a> From<&'a ObjectMeta> for Meta<'a> {
     fn from(meta: &'a ObjectMeta) -> Self {
-        Self(Form::Kube(meta))
+        Self(MetaRef::Kube(meta))
     }
 }
 
 impl<'a> From<&'a CompactMeta> for Meta<'a> {
     fn from(meta: &'a CompactMeta) -> Self {
-        Self(Form::Packed(meta))
+        Self(MetaRef::Packed(meta))
     }
 }
 
@@ -47,40 +47,40 @@ impl<'a> Meta<'a> {
     /// Returns the UID. An object that is recreated under its name has another one.
     pub fn uid(self) -> Option<&'a str> {
         match self.0 {
-            Form::Kube(meta) => meta.uid.as_deref(),
-            Form::Packed(meta) => meta.uid(),
+            MetaRef::Kube(meta) => meta.uid.as_deref(),
+            MetaRef::Packed(meta) => meta.uid(),
         }
     }
 
     /// Returns the resource version, which changes with every write.
     pub fn resource_version(self) -> Option<&'a str> {
         match self.0 {
-            Form::Kube(meta) => meta.resource_version.as_deref(),
-            Form::Packed(meta) => meta.resource_version(),
+            MetaRef::Kube(meta) => meta.resource_version.as_deref(),
+            MetaRef::Packed(meta) => meta.resource_version(),
         }
     }
 
     /// Returns the generation, which changes with the spec, but not with the status.
     pub fn generation(self) -> Option<i64> {
         match self.0 {
-            Form::Kube(meta) => meta.generation,
-            Form::Packed(meta) => meta.generation(),
+            MetaRef::Kube(meta) => meta.generation,
+            MetaRef::Packed(meta) => meta.generation(),
         }
     }
 
     /// Returns when the object was created.
     pub fn created(self) -> Option<Timestamp> {
         match self.0 {
-            Form::Kube(meta) => meta.creation_timestamp.as_ref().map(|time| time.0),
-            Form::Packed(meta) => meta.created(),
+            MetaRef::Kube(meta) => meta.creation_timestamp.as_ref().map(|time| time.0),
+            MetaRef::Packed(meta) => meta.created(),
         }
     }
 
     /// Returns by when the object should be deleted, if its deletion was requested.
     pub fn deletion(self) -> Option<Timestamp> {
         match self.0 {
-            Form::Kube(meta) => meta.deletion_timestamp.as_ref().map(|time| time.0),
-            Form::Packed(meta) => meta.deletion(),
+            MetaRef::Kube(meta) => meta.deletion_timestamp.as_ref().map(|time| time.0),
+            MetaRef::Packed(meta) => meta.deletion(),
         }
     }
 
@@ -92,22 +92,22 @@ impl<'a> Meta<'a> {
     /// Returns the labels.
     pub fn labels(self) -> Pairs<'a> {
         Pairs(match self.0 {
-            Form::Kube(meta) => Source::Map(meta.labels.as_ref()),
-            Form::Packed(meta) => Source::Packed(meta, PairKind::Labels),
+            MetaRef::Kube(meta) => Source::Map(meta.labels.as_ref()),
+            MetaRef::Packed(meta) => Source::Packed(meta, PairKind::Labels),
         })
     }
 
     /// Returns the annotations.
     pub fn annotations(self) -> Pairs<'a> {
         Pairs(match self.0 {
-            Form::Kube(meta) => Source::Map(meta.annotations.as_ref()),
-            Form::Packed(meta) => Source::Packed(meta, PairKind::Annotations),
+            MetaRef::Kube(meta) => Source::Map(meta.annotations.as_ref()),
+            MetaRef::Packed(meta) => Source::Packed(meta, PairKind::Annotations),
         })
     }
 
     /// Returns the finalizers, which must be removed before the object is deleted.
     pub fn finalizers(self) -> impl Iterator<Item = &'a str> {
-        let (kube, packed) = self.forms();
+        let (kube, packed) = self.as_options();
         let kube = kube
             .and_then(|meta| meta.finalizers.as_ref())
             .into_iter()
@@ -118,7 +118,7 @@ impl<'a> Meta<'a> {
 
     /// Returns the owner references.
     pub fn owners(self) -> impl Iterator<Item = Owner<'a>> {
-        let (kube, packed) = self.forms();
+        let (kube, packed) = self.as_options();
         let kube = kube
             .and_then(|meta| meta.owner_references.as_ref())
             .into_iter()
@@ -135,23 +135,23 @@ impl<'a> Meta<'a> {
     /// Returns a copy as kube's `ObjectMeta`.
     pub fn to_object_meta(self) -> ObjectMeta {
         match self.0 {
-            Form::Kube(meta) => meta.clone(),
-            Form::Packed(meta) => meta.to_object_meta(),
+            MetaRef::Kube(meta) => meta.clone(),
+            MetaRef::Packed(meta) => meta.to_object_meta(),
         }
     }
 
     /// Returns a compact copy without `managedFields`. `key` is that of the object.
     pub(super) fn pack(self, key: &ObjectKey) -> CompactMeta {
         match self.0 {
-            Form::Kube(meta) => CompactMeta::pack(key.clone(), &mut WireMeta::from(meta)),
-            Form::Packed(meta) => meta.without_managed_fields(),
+            MetaRef::Kube(meta) => CompactMeta::pack(key.clone(), &mut WireMeta::from(meta)),
+            MetaRef::Packed(meta) => meta.without_managed_fields(),
         }
     }
 
-    fn forms(self) -> (Option<&'a ObjectMeta>, Option<&'a CompactMeta>) {
+    fn as_options(self) -> (Option<&'a ObjectMeta>, Option<&'a CompactMeta>) {
         match self.0 {
-            Form::Kube(meta) => (Some(meta), None),
-            Form::Packed(meta) => (None, Some(meta)),
+            MetaRef::Kube(meta) => (Some(meta), None),
+            MetaRef::Packed(meta) => (None, Some(meta)),
         }
     }
 }

@@ -27,33 +27,40 @@
 //! # Ok::<_, steersman::object::DecodeError>(())
 //! ```
 
+// The API: keys, kinds, objects and their metadata.
 mod as_object;
-mod assemble;
-mod by_namespace;
-mod compact;
-mod compact_meta;
-mod decode;
-mod decoded;
 mod error;
-mod exact_vec;
-#[cfg(feature = "__internals")]
-pub(crate) mod fuzz;
 mod handle;
 mod key;
 mod kind;
 mod label_query;
 mod meta;
+mod selector;
+mod transform;
+
+// Representations of an object in a store.
+mod compact;
+mod compact_meta;
+mod decoded;
 mod packed;
 mod payload;
-mod redact;
-mod selector;
-mod size;
-mod size_estimate;
-mod skip_managed_fields;
-mod transform;
 mod undecoded;
 mod wire_meta;
 
+// Decoding.
+mod assemble;
+mod decode;
+mod exact_vec;
+mod redact;
+mod skip_managed_fields;
+
+// Helpers of the cache.
+mod by_namespace;
+mod size;
+mod size_estimate;
+
+#[cfg(feature = "__internals")]
+pub(crate) mod fuzz;
 #[cfg(test)]
 mod tests;
 

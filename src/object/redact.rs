@@ -104,7 +104,7 @@ mod tests {
     fn message<T: DeserializeOwned + std::fmt::Debug>(kind: &str, json: &str) -> String {
         redacted(
             kind,
-            &serde_json::from_str::<T>(json).expect_err("it does not decode"),
+            &serde_json::from_str::<T>(json).expect_err("undecodable"),
         )
     }
 

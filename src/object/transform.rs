@@ -308,7 +308,7 @@ mod tests {
             decoder.decode::<ConfigMap>(JSON).err(),
             decoder.decode::<Compact>(JSON).err(),
         ] {
-            let error = error.expect("it panics").to_string();
+            let error = error.expect("panicked").to_string();
             assert!(
                 error.contains("n/a") && error.contains("transform"),
                 "{error}"

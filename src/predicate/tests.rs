@@ -102,7 +102,7 @@ fn change_predicates_compare_the_named_field() {
 }
 
 #[test]
-fn predicates_of_changes_say_nothing_of_other_events() {
+fn change_predicates_drop_only_unchanged_updates() {
     let predicates: [&dyn Predicate<Pod>; 4] = [
         &GenerationChanged,
         &ResourceVersionChanged,
@@ -118,7 +118,7 @@ fn predicates_of_changes_say_nothing_of_other_events() {
 }
 
 #[test]
-fn and_or_and_not_are_that_for_every_kind_of_event() {
+fn and_or_and_not_combine_predicates_for_every_kind_of_event() {
     let says = |answer: bool| from_fn(move |_: &Event<Pod>| answer);
     for event in each() {
         for a in [false, true] {
@@ -185,8 +185,10 @@ fn update_predicates_check_the_new_object() {
 }
 
 #[test]
-fn a_selector_that_is_none_is_refused() {
-    let error = labels("app = = web").expect_err("it is none").to_string();
+fn an_invalid_selector_is_rejected() {
+    let error = labels("app = = web")
+        .expect_err("an invalid selector")
+        .to_string();
     assert!(error.contains("kubectl -l"), "{error}");
 }
 

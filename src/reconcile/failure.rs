@@ -16,7 +16,7 @@ use std::{fmt, time::Duration};
 ///     Err(Failure::retry(anyhow::anyhow!("the disk is not there yet")).after(Duration::from_secs(5)).into())
 /// }
 ///
-/// assert_eq!(format!("{:#}", check(-1).unwrap_err()), "terminal: not before something changes: replicas: -1 is negative");
+/// assert_eq!(format!("{:#}", check(-1).unwrap_err()), "terminal failure: no retry until the next event: replicas: -1 is negative");
 /// ```
 #[derive(Debug)]
 pub struct Failure(Instructions);
@@ -101,9 +101,9 @@ impl Instructions {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.terminal {
-            "terminal"
+            "terminal failure"
         } else {
-            "to be retried"
+            "failure"
         })
     }
 }
@@ -117,9 +117,9 @@ impl std::error::Error for Failure {
 impl fmt::Display for Instructions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.after {
-            _ if self.terminal => f.write_str("not before something changes"),
-            Some(delay) => write!(f, "not before {} s", delay.as_secs_f64()),
-            None => f.write_str("with backoff"),
+            _ if self.terminal => f.write_str("no retry until the next event"),
+            Some(delay) => write!(f, "retry after at least {} s", delay.as_secs_f64()),
+            None => f.write_str("retry with backoff"),
         }
     }
 }
@@ -158,12 +158,12 @@ mod tests {
         );
         assert_eq!(
             format!("{error:#}"),
-            "terminal: not before something changes: disk"
+            "terminal failure: no retry until the next event: disk"
         );
     }
 
     #[derive(Debug, thiserror::Error)]
-    enum Mine {
+    enum WrapsFailure {
         #[error(transparent)]
         Any(#[from] Error),
         #[error(transparent)]
@@ -172,12 +172,12 @@ mod tests {
 
     #[test]
     fn a_failure_is_found_under_an_error_that_is_transparent_for_it() {
-        let any = Mine::from(Error::from(Failure::terminal(anyhow!("no"))));
-        let failed = Mine::from(Failure::terminal(anyhow!("no")));
+        let any = WrapsFailure::from(Error::from(Failure::terminal(anyhow!("no"))));
+        let failed = WrapsFailure::from(Failure::terminal(anyhow!("no")));
         for error in [any, failed] {
             assert!(
                 Instructions::find(&error.into())
-                    .expect("it is there")
+                    .expect("instructions")
                     .is_terminal()
             );
         }

@@ -132,7 +132,7 @@ mod tests {
         }
         assert_eq!(limiter.0.len(), 2);
         assert!(!limiter.take(&object("b")));
-        assert!(limiter.take(&object("a")), "it was forgotten");
+        assert!(limiter.take(&object("a")), "the object was forgotten");
         assert_eq!(limiter.0.len(), 2);
     }
 

@@ -58,6 +58,7 @@ impl Correlator {
         }
     }
 
+    /// Adds an event to its series, or starts a series.
     pub(super) fn take(&mut self, event: &EventKey, at: Timestamp, now: Instant) -> Step {
         if let Some(series) = self.series.get_mut(event)
             && now.duration_since(series.seen) <= SERIES_EXPIRY
@@ -185,7 +186,7 @@ mod tests {
     }
 
     impl Correlator {
-        fn say(&mut self, note: &str) -> Step {
+        fn record(&mut self, note: &str) -> Step {
             let step = self.take(&event(note), Timestamp::UNIX_EPOCH, Instant::now());
             if step == Step::Write {
                 let series = self.get(&event(note)).unwrap();
@@ -198,14 +199,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_event_repeated_within_six_minutes_is_counted() {
         let mut correlator = correlator(25);
-        assert_eq!(correlator.say("x"), Step::Write);
+        assert_eq!(correlator.record("x"), Step::Write);
         let name = correlator.get(&event("x")).unwrap().name.clone();
         advance(SERIES_EXPIRY).await;
-        assert_eq!(correlator.say("x"), Step::Write);
+        assert_eq!(correlator.record("x"), Step::Write);
         let series = correlator.get(&event("x")).unwrap();
         assert_eq!((series.count, &series.name), (2, &name));
         advance(SERIES_EXPIRY + Duration::from_secs(1)).await;
-        assert_eq!(correlator.say("x"), Step::Write);
+        assert_eq!(correlator.record("x"), Step::Write);
         let series = correlator.get(&event("x")).unwrap();
         assert!(series.count == 1 && series.name != name);
     }
@@ -214,11 +215,11 @@ mod tests {
     async fn a_new_event_over_the_limit_is_dropped_and_a_repeated_one_deferred() {
         let mut correlator = correlator(2);
         assert_eq!(
-            [correlator.say("x"), correlator.say("y")],
+            [correlator.record("x"), correlator.record("y")],
             [Step::Write, Step::Write]
         );
         assert_eq!(
-            [correlator.say("z"), correlator.say("x")],
+            [correlator.record("z"), correlator.record("x")],
             [Step::Limited, Step::Deferred]
         );
         assert_eq!(correlator.len(), 2);
@@ -232,12 +233,12 @@ mod tests {
     async fn counted_events_are_due_when_their_series_expires() {
         let mut correlator = correlator(1);
         assert_eq!(
-            [correlator.say("x"), correlator.say("x")],
+            [correlator.record("x"), correlator.record("x")],
             [Step::Write, Step::Deferred]
         );
         // Another event takes the next permit.
         advance(Duration::from_mins(5)).await;
-        assert_eq!(correlator.say("y"), Step::Write);
+        assert_eq!(correlator.record("y"), Step::Write);
         assert!(correlator.due(Instant::now()).is_empty());
         advance(Duration::from_secs(61)).await;
         assert_eq!(correlator.due(Instant::now()), [event("x")]);
@@ -251,7 +252,7 @@ mod tests {
         correlator.max_series = 2;
         for note in ["x", "y", "x", "z"] {
             assert_eq!(correlator.over_limit(), None);
-            correlator.say(note);
+            correlator.record(note);
             advance(Duration::from_secs(1)).await;
         }
         assert_eq!(correlator.over_limit(), Some(event("y")));
@@ -261,7 +262,7 @@ mod tests {
     async fn simultaneous_events_have_different_names() {
         let mut correlator = correlator(25);
         let [x, y] = ["x", "y"].map(|note| {
-            correlator.say(note);
+            correlator.record(note);
             correlator.get(&event(note)).unwrap().name.clone()
         });
         assert_ne!(x, y);

@@ -279,9 +279,9 @@ impl<K: 'static> Buffer<K> {
     fn push(&mut self, object: Object<K>, full: usize) {
         let (next, id) = (self.first + self.events.len() as u64, object.id());
         if self.events.len() >= full
-            && let Some(place) = self.latest.get(&id)
+            && let Some(number) = self.latest.get(&id)
         {
-            self.events[(place - self.first) as usize] = object;
+            self.events[(number - self.first) as usize] = object;
             return;
         }
         self.latest.insert(id, next);

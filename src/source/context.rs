@@ -1,4 +1,4 @@
-//! State of one watch, as the source sees it.
+//! State of one watch, shared by its source and its handles.
 //!
 //! Invariant: `end` is set once, when no further call of a handler can start. `synced` is never
 //! reset.

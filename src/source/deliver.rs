@@ -110,7 +110,7 @@ impl<K: 'static, R: Key> Delivery<K, R> {
                 callee = "handler";
                 self.pipeline
                     .handler
-                    .handle(event, &self.queue.because(&self.subject, event));
+                    .handle(event, &self.queue.for_event(&self.subject, event));
             }
             accepted
         }));

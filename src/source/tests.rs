@@ -21,7 +21,7 @@ use steersman_apiserver::{ApiServer, Options};
 const LIMIT: Duration = Duration::from_secs(10);
 
 fn cache() -> (Client, Cache) {
-    let server = ApiServer::new(Options::default()).expect("it starts");
+    let server = ApiServer::new(Options::default()).expect("the server starts");
     let client = Client::new(server.service(), "default");
     (
         client.clone(),
@@ -34,22 +34,20 @@ fn kind() -> Kind<ConfigMap, ObjectKey> {
 }
 
 #[tokio::test]
-async fn a_kind_without_a_cache_is_refused_when_it_is_watched() {
-    let refused = Prepared::new(kind(), None, LIMIT)
-        .err()
-        .expect("there is no cache");
-    assert!(matches!(refused, WatchError::NoCache { .. }));
+async fn a_kind_source_without_a_cache_is_rejected_when_it_is_watched() {
+    let error = Prepared::new(kind(), None, LIMIT).err().expect("no cache");
+    assert!(matches!(error, WatchError::NoCache { .. }));
     assert!(
-        refused.to_string().starts_with(
+        error.to_string().starts_with(
             "cannot start kind source: ConfigMap: no cache set; use `Kind::with_cache`"
         )
     );
 }
 
 #[tokio::test]
-async fn a_kind_is_declared_when_it_is_watched_and_let_go_of_if_it_never_runs() {
+async fn a_watched_kind_source_declares_its_kind_and_releases_it_if_it_never_runs() {
     let (_, cache) = cache();
-    let prepared = Prepared::new(kind(), Some(&cache), LIMIT).expect("it is fine");
+    let prepared = Prepared::new(kind(), Some(&cache), LIMIT).expect("a valid source");
     assert_eq!(cache.informers().len(), 1);
     let watch = prepared.handle();
     drop(prepared);
@@ -65,7 +63,7 @@ async fn a_kind_is_declared_when_it_is_watched_and_let_go_of_if_it_never_runs() 
 async fn a_kind_with_a_cache_uses_that_one_and_no_other() {
     let ((_, own), (_, controllers)) = (cache(), cache());
     let source = Kind::with_cache(&own, Select::<Secret>::new(), handler::object());
-    let prepared = Prepared::new(source, Some(&controllers), LIMIT).expect("it is fine");
+    let prepared = Prepared::new(source, Some(&controllers), LIMIT).expect("a valid source");
     assert_eq!(
         (own.informers().len(), controllers.informers().len()),
         (1, 0)
@@ -79,7 +77,7 @@ async fn a_watch_ends_when_its_future_is_dropped() {
         cx.synced();
         pending().await
     });
-    let prepared = Prepared::new(source, None, LIMIT).expect("it is fine");
+    let prepared = Prepared::new(source, None, LIMIT).expect("a valid source");
     let watch = prepared.handle();
     let running = tokio::spawn(prepared.run(Arc::new(WorkQueue::<u32>::default())));
     watch.await_synced().await.expect("synced without an error");
@@ -91,7 +89,7 @@ async fn a_watch_ends_when_its_future_is_dropped() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_stopped_before_it_runs_never_does() {
     let source = from_fn("never", async |_, _| panic!("it runs"));
-    let prepared = Prepared::new(source, None, LIMIT).expect("it is fine");
+    let prepared = Prepared::new(source, None, LIMIT).expect("a valid source");
     let watch = prepared.handle();
     watch.stop().await;
     prepared.run(Arc::new(WorkQueue::<u32>::default())).await;
@@ -102,7 +100,7 @@ async fn a_watch_that_is_stopped_before_it_runs_never_does() {
 #[tokio::test(start_paused = true)]
 async fn the_sync_timeout_begins_when_the_source_does() {
     let prepared = Prepared::new(from_fn("silent", async |_, _| pending().await), None, LIMIT)
-        .expect("it is fine");
+        .expect("a valid source");
     let watch = prepared.handle();
     let waiting = tokio::spawn({
         let watch = watch.clone();
@@ -114,23 +112,27 @@ async fn the_sync_timeout_begins_when_the_source_does() {
     tokio::spawn(prepared.run(Arc::new(WorkQueue::<u32>::default())));
     waiting
         .await
-        .expect("it ends")
-        .expect_err("it says nothing");
+        .expect("the task ends")
+        .expect_err("the source never syncs");
     assert_eq!(begun.elapsed(), LIMIT);
 }
 
 #[tokio::test(start_paused = true)]
 async fn controller_predicates_run_before_those_of_the_watch() {
     let (client, cache) = cache();
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let says = |who: &'static str, rejects: &'static str| {
-        let asked = asked.clone();
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let records = |caller: &'static str, rejects: &'static str| {
+        let calls = calls.clone();
         move |name: &str| {
-            asked.lock().push(format!("{who} {name}"));
+            calls.lock().push(format!("{caller} {name}"));
             name != rejects
         }
     };
-    let (first, second, own) = (says("first", "a"), says("second", "b"), says("own", "c"));
+    let (first, second, own) = (
+        records("first", "a"),
+        records("second", "b"),
+        records("own", "c"),
+    );
     let predicates =
         |decide: Box<dyn Fn(&str) -> bool + Send + Sync>| -> Arc<dyn Predicate<AnyKind>> {
             Arc::new(predicate::from_fn(move |event: &Event| {
@@ -145,12 +147,12 @@ async fn controller_predicates_run_before_those_of_the_watch() {
         predicates(Box::new(first)),
         predicates(Box::new(second)),
     ]);
-    let prepared = Prepared::new(source, Some(&cache), LIMIT).expect("it is fine");
+    let prepared = Prepared::new(source, Some(&cache), LIMIT).expect("a valid source");
     let (watch, queue) = (prepared.handle(), WorkQueue::default());
     tokio::spawn(prepared.run(Arc::new(queue.clone())));
     tokio::spawn(cache.run_until(pending()));
     watch.await_synced().await.expect("synced without an error");
-    asked.lock().clear();
+    calls.lock().clear();
     let before = watch.stats();
     let maps = Api::<ConfigMap>::default_namespaced(client);
     for name in ["a", "b", "c", "d"] {
@@ -167,14 +169,14 @@ async fn controller_predicates_run_before_those_of_the_watch() {
             .expect("the object is created");
     }
     loop {
-        let item = queue.get().await.expect("it is open");
+        let item = queue.get().await.expect("the queue is open");
         if item.name() == "d" {
             break;
         }
     }
-    let asked = asked.lock().join(", ");
+    let calls = calls.lock().join(", ");
     assert_eq!(
-        asked,
+        calls,
         "first a, first b, second b, first c, second c, own c, first d, second d, own d"
     );
     assert_eq!(watch.stats().dropped - before.dropped, 3);
@@ -222,7 +224,7 @@ async fn deliver_dropped(
         cx.synced();
         pending().await
     });
-    let prepared = Prepared::new(source, None, LIMIT).expect("it is fine");
+    let prepared = Prepared::new(source, None, LIMIT).expect("a valid source");
     let watch = prepared.handle();
     let running = tokio::spawn(prepared.run(Arc::new(WorkQueue::<ObjectKey>::default())));
     watch.await_synced().await.expect("synced without an error");

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Version of Kubernetes that `cargo xtask envtest` builds.
+/// Version of Kubernetes that `cargo xtask envtest` builds in the repository of steersman.
 pub const KUBERNETES_VERSION: &str = "v1.37.1";
 
 pub(super) const ETCD: &str = "etcd";
@@ -138,7 +138,8 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(
-            error.contains("run `cargo xtask envtest`, or set KUBEBUILDER_ASSETS"),
+            error.contains("set KUBEBUILDER_ASSETS to a directory with both")
+                && error.contains("`setup-envtest use -p path`"),
             "{error}"
         );
         assert!(error.contains(&*none.path().to_string_lossy()), "{error}");

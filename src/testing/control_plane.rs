@@ -174,7 +174,7 @@ impl ControlPlane {
             self.check()?;
             if since.elapsed() >= self.start_timeout {
                 let problem = format!("was not healthy after {} s", self.start_timeout.as_secs());
-                return Err(self.directory.unwell(program.name, problem));
+                return Err(self.directory.process_error(program.name, problem));
             }
             sleep(ASK).await;
         }
@@ -220,7 +220,7 @@ impl ControlPlane {
         }
         self.api_server.kill()?;
         self.etcd.kill()?;
-        self.directory.tidy_up()
+        self.directory.clean_up()
     }
 
     pub(super) fn user(&self, name: &str, groups: &[&str]) -> Result<User, Error> {

@@ -205,10 +205,10 @@ fn established(definition: &Value) -> Result<(), String> {
         return Ok(());
     }
     // A conflict of names is the reason why the CRD is not established.
-    let refused = find("NamesAccepted")
+    let rejected = find("NamesAccepted")
         .filter(|condition| condition["status"] == "False")
         .or(find("Established"));
-    let message = refused.and_then(|condition| condition["message"].as_str());
+    let message = rejected.and_then(|condition| condition["message"].as_str());
     Err(message.unwrap_or("it has no such condition yet").into())
 }
 

@@ -93,7 +93,7 @@ impl Directory {
     /// Removes everything, or everything but the logs.
     ///
     /// The supervisor does so as well, but it may have crashed.
-    pub(super) fn tidy_up(&self) -> Result<(), Error> {
+    pub(super) fn clean_up(&self) -> Result<(), Error> {
         let removed = match fs::exists(self.path.join("keep")) {
             Ok(true) => fs::remove_dir_all(self.data("")),
             _ => fs::remove_dir_all(&self.path),
@@ -126,7 +126,7 @@ impl Directory {
     }
 
     /// Returns the error of a failed program, and keeps the logs.
-    pub(super) fn unwell(&self, program: &'static str, problem: impl Into<String>) -> Error {
+    pub(super) fn process_error(&self, program: &'static str, problem: impl Into<String>) -> Error {
         self.keep();
         Error::Program {
             program,

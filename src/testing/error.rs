@@ -11,8 +11,9 @@ use std::{fmt::Write as _, io, path::PathBuf, sync::Arc};
 pub enum Error {
     /// The binaries of the control plane were not found.
     #[error(
-        "cannot find etcd and kube-apiserver in {}; run `cargo xtask envtest`, or set \
-         KUBEBUILDER_ASSETS to their directory",
+        "cannot find etcd and kube-apiserver in {}; set KUBEBUILDER_ASSETS to a directory with \
+         both, such as the one that `setup-envtest use -p path` prints, or run `cargo xtask \
+         envtest` in the repository of steersman",
         listed(looked)
     )]
     NoBinaries {
@@ -21,8 +22,8 @@ pub enum Error {
     },
     /// The configured directory does not have all binaries.
     #[error(
-        "cannot find {program} in {}; run `cargo xtask envtest`, or set KUBEBUILDER_ASSETS to a \
-         directory that has it",
+        "cannot find {program} in {}; set KUBEBUILDER_ASSETS to a directory that has it, or run \
+         `cargo xtask envtest` in the repository of steersman",
         directory.display()
     )]
     MissingBinary {

@@ -4,7 +4,7 @@
 //! | server | use it for | needs |
 //! |---|---|---|
 //! | [`Env::embedded`], or `steersman_apiserver` itself | most tests: paused time, faults, forks, a journal of requests, thousands of servers at once | nothing |
-//! | [`Environment`], [`Env::real`] | features that the embedded server does not have (RBAC, CEL, server-side apply, webhooks), and to verify the assumptions of a test | etcd and kube-apiserver: `cargo xtask envtest`, or `KUBEBUILDER_ASSETS` as for envtest; some seconds for each test binary |
+//! | [`Environment`], [`Env::real`] | features that the embedded server does not have (RBAC, CEL, server-side apply, webhooks), and to verify the assumptions of a test | etcd and kube-apiserver in `KUBEBUILDER_ASSETS`, as for envtest: `setup-envtest use -p path` installs them and prints their directory; some seconds for each test binary |
 //! | [`Environment`] with `USE_EXISTING_CLUSTER=true` | tests that need nodes: running pods, volumes, networks | a kubeconfig |
 //!
 //! Write a test once with [`env_test!`](crate::env_test), to run it on the first two:
@@ -13,8 +13,8 @@
 //! use steersman::testing::{Env, TestServer};
 //!
 //! steersman::env_test! {
-//!     /// Becomes the tests `somebody_is_who_they_are::embedded` and `…::real`.
-//!     async fn somebody_is_who_they_are(env: Env) -> anyhow::Result<()> {
+//!     /// Becomes the tests `alice_has_her_own_namespace::embedded` and `…::real`.
+//!     async fn alice_has_her_own_namespace(env: Env) -> anyhow::Result<()> {
 //!         let namespace = env.namespace("people").await?;
 //!         let client = env.client_as("alice", &["dev"])?;
 //!         // … requests of alice …
@@ -49,25 +49,28 @@
 //! the test. No process is left after the tests, even after a panic or `kill -9`. Its directory is
 //! removed as well. After a failure the logs are kept and their location is printed.
 
-mod binaries;
-mod control_plane;
+// The API: both servers behind one interface, and helpers of tests.
 mod definitions;
-mod directory;
 mod embedded;
 mod env;
 mod environment;
 mod error;
 mod eventually;
-mod flags;
 mod namespaces;
 mod options;
-mod own_runtime;
-mod program;
 mod real;
 mod restartable;
 mod run;
-mod supervisor;
 mod user;
+
+// The processes of the real control plane.
+mod binaries;
+mod control_plane;
+mod directory;
+mod flags;
+mod own_runtime;
+mod program;
+mod supervisor;
 
 pub use self::{
     binaries::KUBERNETES_VERSION,
@@ -79,7 +82,7 @@ pub use self::{
     eventually::eventually,
     options::Options,
     real::Real,
-    run::{TestOutput, or_left_out, run_embedded, run_real},
+    run::{TestOutput, run_embedded, run_real, started_or_skipped},
     user::User,
 };
 #[doc(inline)]

@@ -27,12 +27,12 @@ pub(super) struct Program {
 
 impl Program {
     pub(super) fn start(&self, directory: &Directory) -> Result<(), Error> {
-        let tidy = self.is_last.then(|| directory.path());
+        let remove = self.is_last.then(|| directory.path());
         let started = Process::start(
             &self.binary,
             &self.arguments,
             &directory.log(self.name),
-            tidy,
+            remove,
         );
         *self.process.lock() =
             Some(started.map_err(Error::io(format!("start {}", self.binary.display())))?);
@@ -45,9 +45,10 @@ impl Program {
             None => Err(Error::Stopped),
             Some(process) => match process.ended() {
                 Ok(None) => Ok(()),
-                Ok(Some(status)) => Err(directory.unwell(self.name, describe_exit(status))),
+                Ok(Some(status)) => Err(directory.process_error(self.name, describe_exit(status))),
                 Err(error) => {
-                    Err(directory.unwell(self.name, format!("cannot be waited for: {error}")))
+                    Err(directory
+                        .process_error(self.name, format!("cannot be waited for: {error}")))
                 }
             },
         }
@@ -85,7 +86,7 @@ impl Program {
                     return Err(Error::io(format!("wait for {}", self.name))(error));
                 }
             }
-            Process::pause_between_looks().await;
+            Process::poll_interval().await;
         }
     }
 

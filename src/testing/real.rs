@@ -15,7 +15,7 @@ use std::{path::PathBuf, sync::Arc};
 #[derive(Debug)]
 pub struct Real {
     environment: Environment,
-    made: Arc<CreatedNamespaces>,
+    created: Arc<CreatedNamespaces>,
 }
 
 /// Namespaces that a test has created. Outlives the test, even if it panics.
@@ -24,14 +24,16 @@ pub(super) struct CreatedNamespaces(Mutex<Vec<String>>);
 
 impl CreatedNamespaces {
     /// Deletes the namespaces in an existing cluster.
-    pub(super) async fn tidy_up(&self, environment: &Environment) -> Result<(), Error> {
-        let made = std::mem::take(&mut *self.0.lock());
-        if !environment.is_existing() || made.is_empty() {
+    pub(super) async fn clean_up(&self, environment: &Environment) -> Result<(), Error> {
+        let created = std::mem::take(&mut *self.0.lock());
+        if !environment.is_existing() || created.is_empty() {
             return Ok(());
         }
         let config = environment.config();
-        run_on_own_runtime(move || async move { namespaces::delete(&client(config)?, &made).await })
-            .await
+        run_on_own_runtime(
+            move || async move { namespaces::delete(&client(config)?, &created).await },
+        )
+        .await
     }
 }
 
@@ -40,7 +42,7 @@ impl Real {
     pub fn new(environment: Environment) -> Self {
         Self {
             environment,
-            made: Arc::default(),
+            created: Arc::default(),
         }
     }
 
@@ -49,8 +51,8 @@ impl Real {
         &self.environment
     }
 
-    pub(super) fn made(&self) -> Arc<CreatedNamespaces> {
-        self.made.clone()
+    pub(super) fn created(&self) -> Arc<CreatedNamespaces> {
+        self.created.clone()
     }
 }
 
@@ -81,7 +83,7 @@ impl TestServer for Real {
 
     async fn namespace(&self, prefix: &str) -> Result<String, Error> {
         let name = namespaces::create(&self.client()?, prefix).await?;
-        self.made.0.lock().push(name.clone());
+        self.created.0.lock().push(name.clone());
         Ok(name)
     }
 

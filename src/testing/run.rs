@@ -99,13 +99,13 @@ pub fn run_embedded<F: Future<Output: TestOutput>>(test: impl FnOnce(Env) -> F) 
 /// Panics if the test fails or exceeds the time limit, or if the server does not start.
 pub fn run_real<F: Future<Output: TestOutput>>(test: impl FnOnce(Env) -> F) {
     let started = runtime().block_on(Environment::shared());
-    let Some(environment) = or_left_out(started) else {
+    let Some(environment) = started_or_skipped(started) else {
         return;
     };
     let real = super::Real::new(environment.clone());
-    let made = real.made();
+    let created = real.created();
     let run = catch_unwind(AssertUnwindSafe(|| bounded(test(Env::Real(real)))));
-    let tidied = runtime().block_on(made.tidy_up(&environment));
+    let cleaned = runtime().block_on(created.clean_up(&environment));
     if let Err(panic) = run {
         if let Err(error) = environment.check() {
             eprintln!("{error}");
@@ -113,7 +113,7 @@ pub fn run_real<F: Future<Output: TestOutput>>(test: impl FnOnce(Env) -> F) {
         environment.keep_logs();
         resume_unwind(panic);
     }
-    tidied.unwrap_or_else(|error| panic!("{error}"));
+    cleaned.unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// Returns the started value, or [skips](skip) the test if binaries are missing.
@@ -122,7 +122,7 @@ pub fn run_real<F: Future<Output: TestOutput>>(test: impl FnOnce(Env) -> F) {
 ///
 /// # Panics
 /// Panics if the start failed for another reason, or if the test would be skipped with `CI=true`.
-pub fn or_left_out<T>(started: Result<T, Error>) -> Option<T> {
+pub fn started_or_skipped<T>(started: Result<T, Error>) -> Option<T> {
     match started {
         Ok(started) => Some(started),
         Err(error) if error.is_about_missing_binaries() => {

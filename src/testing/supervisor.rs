@@ -59,8 +59,8 @@ wait "$reader" 2>/dev/null
 exit "$status"
 "#;
 
-/// Interval at which a program is polled for its end.
-const LOOK: Duration = Duration::from_millis(10);
+/// Interval at which the end of a program is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A running program under its supervisor. It is killed on drop.
 #[derive(Debug)]
@@ -74,14 +74,14 @@ pub(super) struct Process {
 impl Process {
     /// Starts a program, with its output appended to `log`.
     ///
-    /// With `tidy`, the supervisor removes that directory when this process ends.
+    /// With `remove`, the supervisor removes that directory when this process ends.
     pub(super) fn start(
         program: &Path,
         arguments: &[String],
         log: &Path,
-        tidy: Option<&Path>,
+        remove: Option<&Path>,
     ) -> io::Result<Self> {
-        Self::start_under("/bin/sh", program, arguments, log, tidy)
+        Self::start_under("/bin/sh", program, arguments, log, remove)
     }
 
     fn start_under(
@@ -89,12 +89,12 @@ impl Process {
         program: &Path,
         arguments: &[String],
         log: &Path,
-        tidy: Option<&Path>,
+        remove: Option<&Path>,
     ) -> io::Result<Self> {
         let log = OpenOptions::new().create(true).append(true).open(log)?;
         let mut supervisor = Command::new(shell)
             .args(["-c", SCRIPT, "sh"])
-            .arg(tidy.unwrap_or(Path::new("")))
+            .arg(remove.unwrap_or(Path::new("")))
             .arg(program)
             .args(arguments)
             .stdin(Stdio::piped())
@@ -142,8 +142,8 @@ impl Process {
     }
 
     /// Waits before the next poll of [`Self::ended`].
-    pub(super) async fn pause_between_looks() {
-        tokio::time::sleep(LOOK).await;
+    pub(super) async fn poll_interval() {
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -153,7 +153,7 @@ impl Drop for Process {
         let Some(mut supervisor) = self.supervisor.take() else {
             return;
         };
-        // Reap the supervisor, which ends soon. Not on this thread, which may belong to a runtime.
+        // Reap the supervisor, which ends poll_until. Not on this thread, which may belong to a runtime.
         thread::spawn(move || supervisor.wait());
     }
 }
@@ -199,42 +199,42 @@ mod tests {
             &directory.join("log"),
             Some(&directory),
         );
-        let pid = soon("the program runs", || {
+        let pid = poll_until("the program runs", || {
             fs::read_to_string(directory.join("pid")).ok()
         });
         (directory, process.unwrap(), pid.trim().into())
     }
 
-    fn soon<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    fn poll_until<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
         let since = Instant::now();
         loop {
-            if let Some(seen) = look() {
+            if let Some(seen) = poll() {
                 return seen;
             }
             assert!(
                 since.elapsed() < Duration::from_secs(30),
                 "waited for: {what}"
             );
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
     fn is_gone(pid: &str) -> Option<()> {
-        let lives = Command::new("/bin/sh")
+        let is_alive = Command::new("/bin/sh")
             .args(["-c", "kill -0 $0 2>/dev/null", pid])
             .status()
             .unwrap()
             .success();
-        (!lives).then_some(())
+        (!is_alive).then_some(())
     }
 
     #[test]
-    fn a_program_ends_with_the_pipe_and_its_directory_goes_with_it() {
+    fn a_program_ends_when_the_pipe_closes_and_its_directory_is_removed() {
         for shell in shells() {
             let (directory, process, pid) = running(shell, "while :; do sleep 1; done");
             drop(process);
-            soon("the program is killed", || is_gone(&pid));
-            soon("the directory is removed", || {
+            poll_until("the program is killed", || is_gone(&pid));
+            poll_until("the directory is removed", || {
                 (!directory.exists()).then_some(())
             });
         }
@@ -259,14 +259,14 @@ mod tests {
     fn an_exited_program_is_reported_with_its_status() {
         for shell in shells() {
             let (directory, mut process, _) = running(shell, "exit 7");
-            let status = soon("the supervisor has ended", || process.ended().unwrap());
+            let status = poll_until("the supervisor has ended", || process.ended().unwrap());
             assert_eq!(
                 (status.code(), describe_exit(status).as_str()),
                 (Some(7), "ended with exit status: 7"),
                 "{shell}"
             );
             process.signal("TERM").unwrap();
-            assert!(directory.exists(), "it was not the end of this process");
+            assert!(directory.exists(), "removed only when this process ends");
             fs::remove_dir_all(directory).unwrap();
         }
     }
@@ -278,7 +278,7 @@ mod tests {
                 prepared(shell, "trap 'exit 3' TERM;", "while :; do sleep 0.01; done");
             process.signal("TERM").unwrap();
             assert_eq!(
-                soon("the program ends", || process.ended().unwrap()).code(),
+                poll_until("the program ends", || process.ended().unwrap()).code(),
                 Some(3),
                 "{shell}"
             );
@@ -287,7 +287,7 @@ mod tests {
             let (directory, mut process, _) = running(shell, "while :; do sleep 1; done");
             process.signal("KILL").unwrap();
             assert_eq!(
-                describe_exit(soon("it is killed", || process.ended().unwrap())),
+                describe_exit(poll_until("it is killed", || process.ended().unwrap())),
                 "was ended by signal 9",
                 "{shell}"
             );

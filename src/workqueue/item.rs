@@ -93,7 +93,7 @@ impl<K: Key> Item<K> {
             .0
             .clock
             .instant(self.handed_out.began)
-            .expect("it was read from the clock")
+            .expect("an instant of the clock")
     }
 
     /// Returns how long this worker has had the key.

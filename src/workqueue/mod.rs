@@ -83,30 +83,37 @@
 //! # }
 //! ```
 
-mod clock;
+// The API. These modules lock the state, change it, and call wakers after unlocking.
 mod drain;
-mod finish;
 mod get;
 mod item;
-mod limiter;
-mod linked_list;
-mod metrics;
-mod panic_payload;
-mod processing;
 mod queue;
-mod ready;
-mod reasons;
-mod shutdown;
-mod slot_bitmap;
-mod slot_table;
-mod slots;
 mod snapshot;
-mod state;
-mod stats;
 mod superseded;
-mod timer;
+
+// The state that the lock protects.
+mod finish;
+mod processing;
+mod ready;
+mod shutdown;
+mod slots;
+mod state;
 mod waiters;
 mod wheel;
+
+// Building blocks of the state.
+mod clock;
+mod linked_list;
+mod panic_payload;
+mod reasons;
+mod slot_bitmap;
+mod slot_table;
+mod timer;
+
+// Configuration and metrics.
+mod limiter;
+mod metrics;
+mod stats;
 
 pub use item::Item;
 pub use limiter::Limiter;
@@ -114,6 +121,7 @@ pub(crate) use metrics::encode_queues;
 pub use metrics::{Metrics, Probe, Prometheus};
 pub use queue::WorkQueue;
 pub use snapshot::{Entry, EntryState};
+pub(crate) use stats::serialize_histogram;
 pub use stats::{BandStats, Histogram, Stats};
 pub(crate) use superseded::SupersededWatch;
 

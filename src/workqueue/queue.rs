@@ -170,7 +170,7 @@ impl<K: Key> Shared<K> {
         let now = self
             .clock
             .instant(now.latest)
-            .expect("it was read from the clock");
+            .expect("an instant of the clock");
         let decision = catch_unwind(AssertUnwindSafe(|| self.limiter.delay(key, attempt, now)));
         decision.unwrap_or_else(|panic| {
             discard(panic);

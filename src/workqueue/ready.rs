@@ -34,8 +34,8 @@ pub(super) struct Ready {
     len: usize,
     /// Index of the level used last: most keys have the priority of the previous one.
     recent: usize,
-    /// `position` of the next key. It may wrap, so ages are compared instead of places.
-    next_place: u32,
+    /// `position` of the next key. It may wrap, so ages are compared instead of positions.
+    next_position: u32,
     share: u32,
     /// Keys since the last exception, and the highest priority among them.
     since_exception: u32,
@@ -64,7 +64,7 @@ impl Ready {
             top: 0,
             len: 0,
             recent: 0,
-            next_place: 0,
+            next_position: 0,
             share,
             since_exception: 0,
             highest_served: i32::MIN,
@@ -83,8 +83,8 @@ impl Ready {
     #[inline(always)]
     pub(super) fn push<K: Eq>(&mut self, slots: &mut Slots<K>, at: u32) {
         let slot = &mut slots[at];
-        slot.position = self.next_place;
-        self.next_place = self.next_place.wrapping_add(1);
+        slot.position = self.next_position;
+        self.next_position = self.next_position.wrapping_add(1);
         let index = self.index_of(slot.priority);
         let level = &mut self.levels[index];
         level.list.push_back(slots, at);
@@ -134,7 +134,7 @@ impl Ready {
             .partition_point(|level| level.priority >= self.highest_served);
         (below.max(self.top)..self.levels.len())
             .filter_map(|index| self.levels[index].oldest().map(|at| (index, at)))
-            .max_by_key(|&(_, at)| self.next_place.wrapping_sub(slots[at].position))
+            .max_by_key(|&(_, at)| self.next_position.wrapping_sub(slots[at].position))
             .map(|(index, _)| index)
     }
 

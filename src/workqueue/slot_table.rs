@@ -1,7 +1,7 @@
 //! Hash table from keys to slots, with open addressing and linear probing.
 //!
-//! Invariant: there is no vacant place between an entry and its home, the place that its hash
-//! selects, so a search can stop at the first vacant place. Every slot in use has an entry.
+//! Invariant: there is no vacant bucket between an entry and its home, the bucket that its hash
+//! selects, so a search can stop at the first vacant bucket. Every slot in use has an entry.
 //!
 //! A *stale* entry is one whose slot was released, or has another key. Releasing a slot does not
 //! touch the table, which would be one more cache miss. A key that is added again reuses its stale
@@ -9,11 +9,11 @@
 //!
 //! A search or insertion touches one cache line, or two at the boundary. To keep the table small,
 //! an entry has four bytes: the number of the slot, and as many bits of the hash as fit. The full
-//! hash is in the slot. Slot numbers are less than the number of places, so they fit: every slot in
-//! use has an entry, at most three quarters of the places are taken, the table never shrinks, and a
+//! hash is in the slot. Slot numbers are less than the number of buckets, so they fit: every slot in
+//! use has an entry, at most three quarters of the buckets are taken, the table never shrinks, and a
 //! new key gets the free slot with the lowest number.
 
-/// Half of a key's hash, sufficient for a table of at most 2^31 places.
+/// Half of a key's hash, sufficient for a table of at most 2^31 buckets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct KeyHash(u32);
 
@@ -36,17 +36,17 @@ pub(super) enum Comparison {
     Free,
 }
 
-/// Place without an entry. No slot number has all bits set.
+/// Bucket without an entry. No slot number has all bits set.
 const VACANT: u32 = u32::MAX;
 
 /// Minimum size, so that a queue with few keys does not rebuild the table often.
-const MIN_PLACES: usize = 64;
+const MIN_BUCKETS: usize = 64;
 
 #[repr(align(64))]
 pub(super) struct SlotTable {
     /// Low bits of the hash, then the slot number. The length is a power of two or 0.
     ///
-    /// At most three quarters of the places are taken.
+    /// At most three quarters of the buckets are taken.
     entries: Vec<u32>,
     /// Entries that can be added before a rebuild.
     spare: usize,
@@ -66,7 +66,7 @@ impl SlotTable {
         }
     }
 
-    /// Returns the slot of a key, or the place at which to [insert](Self::insert) it.
+    /// Returns the slot of a key, or the bucket at which to [insert](Self::insert) it.
     #[inline(always)]
     pub(super) fn find(
         &self,
@@ -92,7 +92,7 @@ impl SlotTable {
         Err(left_over.unwrap_or(at))
     }
 
-    /// Returns the slot of a stale entry, at the place that [`Self::find`] returned.
+    /// Returns the slot of a stale entry, at the bucket that [`Self::find`] returned.
     #[inline]
     pub(super) fn stale_slot(&self, at: usize) -> Option<u32> {
         self.entries
@@ -101,7 +101,7 @@ impl SlotTable {
             .map(|entry| entry & !(u32::MAX << self.bits))
     }
 
-    /// Inserts an entry at the place that [`Self::find`] returned.
+    /// Inserts an entry at the bucket that [`Self::find`] returned.
     ///
     /// Returns false if the table is full: [rebuild](Self::rebuild) it and search again.
     #[inline]
@@ -122,15 +122,15 @@ impl SlotTable {
     /// Rebuilds the table with the slots in use, at most half full.
     #[cold]
     pub(super) fn rebuild(&mut self, used: usize, slots: impl Iterator<Item = (KeyHash, u32)>) {
-        let mut places = self.entries.len().max(MIN_PLACES);
-        while used > limit(places) / 2 {
-            places *= 2;
+        let mut buckets = self.entries.len().max(MIN_BUCKETS);
+        while used > limit(buckets) / 2 {
+            buckets *= 2;
         }
         self.entries.clear();
-        self.entries.resize(places, VACANT);
-        self.shift = u32::BITS - places.ilog2();
-        self.bits = places.ilog2();
-        self.spare = limit(places);
+        self.entries.resize(buckets, VACANT);
+        self.shift = u32::BITS - buckets.ilog2();
+        self.bits = buckets.ilog2();
+        self.spare = limit(buckets);
         for (hash, slot) in slots {
             let at = self.vacant(hash);
             self.entries[at] = self.entry(hash, slot);
@@ -163,9 +163,9 @@ impl SlotTable {
     }
 }
 
-/// Returns the maximum number of entries for a number of places.
-fn limit(places: usize) -> usize {
-    places / 4 * 3
+/// Returns the maximum number of entries for a number of buckets.
+fn limit(buckets: usize) -> usize {
+    buckets / 4 * 3
 }
 
 #[cfg(test)]
@@ -183,7 +183,7 @@ mod tests {
                 .count()
         }
 
-        /// Returns the average number of places that a successful search visits.
+        /// Returns the average number of buckets that a successful search visits.
         fn probes(&self, hashes: &[KeyHash]) -> f64 {
             let taken =
                 (0..self.entries.len()).filter_map(|at| self.stale_slot(at).map(|slot| (at, slot)));
@@ -252,10 +252,10 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_re_added_takes_one_place() {
+    fn a_key_that_is_re_added_takes_one_bucket() {
         let mut table = SlotTable::new();
         table.rebuild(0, std::iter::empty());
-        for slot in (0..MIN_PLACES as u32 - 1).cycle().take(1000) {
+        for slot in (0..MIN_BUCKETS as u32 - 1).cycle().take(1000) {
             let at = table.find(KeyHash(7), |_| Comparison::Free).unwrap_err();
             assert!(table.insert(at, KeyHash(7), slot));
         }
@@ -272,7 +272,7 @@ mod tests {
                 table.rebuild(0, std::iter::empty());
             }
         }
-        assert_eq!(table.entries.len(), MIN_PLACES);
+        assert_eq!(table.entries.len(), MIN_BUCKETS);
     }
 
     #[test]

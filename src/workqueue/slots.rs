@@ -101,7 +101,7 @@ impl<K> Slot<K> {
 
 const CHUNK: usize = 256;
 
-/// Maximum number of keys. The table would need more than 2^31 places for more.
+/// Maximum number of keys. The table would need more than 2^31 buckets for more.
 const MAX_KEYS: usize = 3 << 28;
 
 pub(super) struct Slots<K> {

@@ -11,6 +11,9 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Stats {
     /// Ready keys per band, lowest first, including those added again while processed.
+    ///
+    /// Serialized as an object with the names of the bands.
+    #[serde(serialize_with = "serialize_bands")]
     pub bands: [BandStats; 3],
     /// Number of delayed keys.
     pub delayed: usize,
@@ -64,16 +67,61 @@ pub struct BandStats {
     pub oldest: Duration,
 }
 
+fn serialize_bands<S: Serializer>(
+    bands: &[BandStats; 3],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(Band::ALL.into_iter().zip(bands))
+}
+
 /// Durations in buckets that end at 10 ns, 100 ns … 1000 s.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+///
+/// Serialized with the buckets that are not empty, each with its upper bound in seconds.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Histogram {
     counts: [u64; Self::BOUNDS.len() + 1],
-    #[serde(rename = "seconds", serialize_with = "nanos_as_seconds")]
     nanos: u128,
 }
 
-fn nanos_as_seconds<S: Serializer>(nanos: &u128, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(*nanos as f64 * 1e-9)
+impl Serialize for Histogram {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serialize_histogram(&Self::BOUNDS, &self.counts, self.seconds(), serializer)
+    }
+}
+
+/// Serializes a histogram of durations with the buckets that are not empty.
+///
+/// `counts` has one bucket more than `bounds`, which has no upper bound.
+pub(crate) fn serialize_histogram<S: Serializer>(
+    bounds: &[f64],
+    counts: &[u64],
+    seconds: f64,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Labelled {
+        count: u64,
+        seconds: f64,
+        buckets: Vec<Bucket>,
+    }
+    #[derive(Serialize)]
+    struct Bucket {
+        up_to_seconds: Option<f64>,
+        count: u64,
+    }
+    let bounds = bounds.iter().copied().map(Some).chain([None]);
+    let buckets = bounds.zip(counts).filter(|(_, count)| **count > 0);
+    let labelled = Labelled {
+        count: counts.iter().sum(),
+        seconds,
+        buckets: buckets
+            .map(|(up_to_seconds, &count)| Bucket {
+                up_to_seconds,
+                count,
+            })
+            .collect(),
+    };
+    labelled.serialize(serializer)
 }
 
 /// Powers of ten by exponent.
@@ -143,6 +191,7 @@ pub(super) struct Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn digits_are_counted_right_at_every_power_of_ten_and_of_two() {
@@ -160,6 +209,25 @@ mod tests {
                 "{number}"
             );
         }
+    }
+
+    #[test]
+    fn a_histogram_is_serialized_with_the_bounds_of_its_buckets() {
+        let mut histogram = Histogram::default();
+        for nanos in [5, 1_000_000, 1_000_000, u64::MAX] {
+            histogram.observe(nanos);
+        }
+        let json = serde_json::to_value(histogram).expect("valid JSON");
+        let bucket = |bound: Option<f64>, count| json!({"up_to_seconds": bound, "count": count});
+        assert_eq!(json["count"], 4);
+        assert_eq!(
+            json["buckets"],
+            json!([
+                bucket(Some(1e-8), 1),
+                bucket(Some(1e-3), 2),
+                bucket(None, 1)
+            ])
+        );
     }
 
     #[test]

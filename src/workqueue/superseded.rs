@@ -69,7 +69,7 @@ impl Watchers {
     }
 }
 
-/// Observer of one run: whether its key is queued again. False after its end.
+/// Observes whether the key of one run is queued again. Reports `false` after the run has ended.
 pub(crate) struct SupersededWatch<K> {
     queue: WorkQueue<K>,
     slot: u32,
@@ -114,8 +114,8 @@ impl<K: Key> SupersededWatch<K> {
         let mut timer = Timer::default();
         poll_fn(|cx| {
             loop {
-                let look = wait.check(cx.waker());
-                let Err(at) = look else {
+                let checked = wait.check(cx.waker());
+                let Err(at) = checked else {
                     return Poll::Ready(());
                 };
                 if timer.poll(&self.queue.0, at, cx) {
@@ -142,7 +142,7 @@ impl<K: Key> SupersededWait<'_, K> {
             queue, slot, run, ..
         } = self.watch;
         let now = queue.0.clock.now();
-        let (look, _replaced) = queue.0.change(|state, _| {
+        let (checked, _replaced) = queue.0.change(|state, _| {
             state.promote_due(now);
             if !self.watch.is_current(state) {
                 return (Err(None), None);
@@ -158,7 +158,7 @@ impl<K: Key> SupersededWait<'_, K> {
                 replaced,
             )
         });
-        look
+        checked
     }
 }
 

@@ -1,7 +1,7 @@
 //! Test support shared by all packages.
 //!
 //! - [`skip`]: records a test that cannot run on this machine, so that `cargo xtask test` counts it.
-//! - [`Seeds`]: the seeds of a random test. Fixed in the gate, new ones in `cargo xtask soak`.
+//! - [`Seeds`]: the seeds of a random test. Fixed in `cargo xtask test`, new ones in `cargo xtask soak`.
 //! - [`properties!`]: property tests that take their seeds from [`Seeds`].
 //! - [`Test`]: names a test in commands and in paths of regression files.
 

@@ -5,9 +5,9 @@ use proptest::test_runner::{Config, FileFailurePersistence, RngSeed};
 
 /// Declares property tests, in the syntax of `proptest!`, as tests of a module named `soak`.
 ///
-/// Each takes its cases from [`Seeds`]: the gate runs the kept regressions and the cases of one fixed
-/// seed, `cargo xtask soak` those of new seeds. Proptest writes a failure to the regression file of
-/// the test. `cases = N;` before the tests sets the cases per seed. Default: 256.
+/// Each takes its cases from [`Seeds`]: `cargo xtask test` runs the kept regressions and the cases
+/// of one fixed seed, `cargo xtask soak` those of new seeds. Proptest writes a failure to the
+/// regression file of the test. `cases = N;` before the tests sets the cases per seed. Default: 256.
 ///
 /// ```
 /// use proptest::prelude::*;

@@ -20,19 +20,18 @@ const SEED: &str = "STEERSMAN_SEED";
 const FAILURES: &str = "STEERSMAN_SOAK_FAILURES";
 
 /// First line of a file of seeds.
-const HEADER: &str =
-    "# Seeds that failed in `cargo xtask soak`. The gate runs them before its fixed seeds.\n";
+const HEADER: &str = "# Seeds that failed in `cargo xtask soak`. `cargo xtask test` runs them before its fixed seeds.\n";
 
 /// Iterator over the seeds of a random test. Run one round of the test for each.
 ///
 /// | environment | seeds |
 /// |---|---|
-/// | none: the gate | the kept regressions, then `1..=count`: the same in every run |
+/// | none, as in `cargo xtask test` | the kept regressions, then `1..=count`: the same in every run |
 /// | `STEERSMAN_SOAK=N`, set by `cargo xtask soak` | new ones for `N` seconds, at least one |
-/// | `STEERSMAN_SEED=N` | `N` alone; with `STEERSMAN_SOAK` again and again |
+/// | `STEERSMAN_SEED=N` | `N` alone; with `STEERSMAN_SOAK` repeatedly |
 ///
-/// A round fails if the loop ends before it takes the next seed: by a panic, an error that is returned
-/// or a future that is dropped. Then the command that repeats the round is printed. A soak also
+/// A round fails if the loop ends before it takes the next seed: by a panic, a returned error or a
+/// dropped future. Then the command that repeats the round is printed. A soak also
 /// appends the seed to the test's regression file, `regressions/<target>/<path of the test>.txt` in
 /// the package, to commit with the fix.
 ///
@@ -59,7 +58,7 @@ pub struct Seeds {
 #[derive(Debug)]
 enum Mode {
     Fixed(vec::IntoIter<u64>),
-    /// Takes `seed` again and again, or new seeds. The time starts with the first round.
+    /// Repeats `seed`, or takes new seeds. The time starts with the first round.
     Soak {
         seed: Option<u64>,
         time: Duration,
@@ -68,7 +67,7 @@ enum Mode {
 }
 
 impl Seeds {
-    /// Creates the seeds of `test`. `count` is the number of fixed seeds that the gate runs.
+    /// Creates the seeds of `test`. `count` is the number of fixed seeds that `cargo xtask test` runs.
     ///
     /// # Panics
     /// If the regression file of the test has an invalid line, or a variable is not a number.
@@ -153,7 +152,7 @@ impl Drop for Seeds {
     }
 }
 
-/// Returns the time that a soak test takes, or `None` in the gate.
+/// Returns the time that a soak test takes, or `None` if it runs with fixed seeds.
 ///
 /// # Panics
 /// If `STEERSMAN_SOAK` is not a number of seconds.
@@ -161,7 +160,7 @@ pub fn soak_time() -> Option<Duration> {
     number(SOAK).map(Duration::from_secs)
 }
 
-fn mode(seed: Option<u64>, soak: Option<Duration>, gate: impl FnOnce() -> Vec<u64>) -> Mode {
+fn mode(seed: Option<u64>, soak: Option<Duration>, fixed: impl FnOnce() -> Vec<u64>) -> Mode {
     match (seed, soak) {
         (seed, Some(time)) => Mode::Soak {
             seed,
@@ -169,7 +168,7 @@ fn mode(seed: Option<u64>, soak: Option<Duration>, gate: impl FnOnce() -> Vec<u6
             deadline: None,
         },
         (Some(seed), None) => Mode::Fixed(vec![seed].into_iter()),
-        (None, None) => Mode::Fixed(gate().into_iter()),
+        (None, None) => Mode::Fixed(fixed().into_iter()),
     }
 }
 

@@ -99,7 +99,7 @@ fn a_skipped_test_fails_on_ci() {
 }
 
 #[test]
-fn the_gate_runs_kept_seeds_and_then_the_same_seeds_in_every_run() {
+fn kept_seeds_run_before_the_fixed_seeds() {
     let directory = tempfile::tempdir().unwrap();
     let seeds = |variables: &[_]| {
         printed(
@@ -144,12 +144,12 @@ fn a_seed_that_fails_in_a_soak_is_kept_and_reported_with_its_command() {
         format!("{command}\n")
     );
     assert!(String::from_utf8_lossy(&output.stderr).contains(&command));
-    let gate = helper("tests::helper_takes_seeds", directory.path(), &[]);
-    assert_eq!(printed(&gate, "seed"), [seeds[1], 1, 2, 3]);
+    let fixed = helper("tests::helper_takes_seeds", directory.path(), &[]);
+    assert_eq!(printed(&fixed, "seed"), [seeds[1], 1, 2, 3]);
 }
 
 #[test]
-fn a_failure_of_the_gate_keeps_no_seed() {
+fn a_failure_with_a_fixed_seed_keeps_no_seed() {
     let directory = tempfile::tempdir().unwrap();
     let output = helper(
         "tests::helper_takes_seeds",
@@ -166,7 +166,7 @@ fn a_failure_of_the_gate_keeps_no_seed() {
 }
 
 #[test]
-fn a_property_has_the_same_cases_in_every_run_of_the_gate() {
+fn a_property_has_the_same_cases_in_every_run() {
     let directory = tempfile::tempdir().unwrap();
     let cases = |variables: &[_]| {
         printed(
@@ -178,15 +178,15 @@ fn a_property_has_the_same_cases_in_every_run_of_the_gate() {
             "number",
         )
     };
-    let gate = cases(&[]);
-    assert_eq!(gate.len(), 3);
-    assert_eq!(gate, cases(&[]));
-    assert_eq!(gate, cases(&[("STEERSMAN_SEED", "1")]));
-    assert_ne!(gate, cases(&[("STEERSMAN_SEED", "2")]));
+    let fixed = cases(&[]);
+    assert_eq!(fixed.len(), 3);
+    assert_eq!(fixed, cases(&[]));
+    assert_eq!(fixed, cases(&[("STEERSMAN_SEED", "1")]));
+    assert_ne!(fixed, cases(&[("STEERSMAN_SEED", "2")]));
 }
 
 #[test]
-fn a_property_that_fails_in_a_soak_is_kept_and_runs_first_in_the_gate() {
+fn a_property_that_fails_in_a_soak_is_kept_and_runs_first_afterwards() {
     let directory = tempfile::tempdir().unwrap();
     let name = "tests::property::soak::helper_takes_numbers";
     let failures = directory.path().join("failures");
@@ -201,9 +201,9 @@ fn a_property_that_fails_in_a_soak_is_kept_and_runs_first_in_the_gate() {
         .into_iter()
         .find(|number| *number >= 1000)
         .unwrap();
-    let gate = helper(name, directory.path(), &[]);
-    assert!(gate.status.success());
-    assert_eq!(printed(&gate, "number")[0], failed);
+    let fixed = helper(name, directory.path(), &[]);
+    assert!(fixed.status.success());
+    assert_eq!(printed(&fixed, "number")[0], failed);
     assert!(
         fs::read_to_string(failures)
             .unwrap()

@@ -22,7 +22,7 @@ use std::time::Duration;
 use steersman::{
     cache::{Cache, CacheOptions, InformerState, Query, Select},
     object::ObjectKey,
-    testing::{self, Environment, or_left_out},
+    testing::{self, Environment, started_or_skipped},
 };
 use steersman_apiserver::{ApiServer, Options};
 use steersman_testkit::{Seeds, Test, this_test};
@@ -31,16 +31,21 @@ use tokio::time::timeout;
 /// kube-apiserver, too, lets a watch wait silently for a resource version that it has not reached.
 #[tokio::test(start_paused = true)]
 async fn the_cache_converges_on_a_server_restored_to_an_older_state() {
-    let network = FaultyNetwork::new(ApiServer::new(Options::default()).expect("it starts"), 0);
+    let network = FaultyNetwork::new(
+        ApiServer::new(Options::default()).expect("the server starts"),
+        0,
+    );
     network.set_reliable(true);
     let cache = Running::new(
         Cache::new(network.client(), CacheOptions::default()).expect("a ready client"),
     );
-    let maps = cache.informer::<ConfigMap>().expect("it is new");
+    let maps = cache
+        .informer::<ConfigMap>()
+        .expect("the informer is declared");
     create_map(&network.direct_client(), "default", "kept", "blue").await;
     let backup = network.server().fork();
     create_map(&network.direct_client(), "default", "lost", "red").await;
-    maps.await_synced().await.expect("it syncs");
+    maps.await_synced().await.expect("synced");
     until(|| maps.list(&Query::default()).expect("synced").len() == 2).await;
     network.replace(backup);
     until(|| maps.resource_version() == Some(network.server().revision())).await;
@@ -60,7 +65,7 @@ async fn the_cache_converges_on_a_server_restored_to_an_older_state() {
 async fn the_cache_converges_on_a_kube_apiserver_that_was_paused_and_restarted()
 -> anyhow::Result<()> {
     let started = Environment::start(testing::Options::default()).await;
-    let Some(environment) = or_left_out(started) else {
+    let Some(environment) = started_or_skipped(started) else {
         return Ok(());
     };
     // Created from a configuration, so that watches drive their own connections.

@@ -35,13 +35,13 @@ pub(crate) struct EventChecker {
     /// Whether a removed object may return with the same revision.
     may_come_back: bool,
     initial_done: bool,
-    wrong: Vec<String>,
+    violations: Vec<String>,
 }
 
 impl EventChecker {
     /// Records an event that the handler received.
-    pub(crate) fn note<K>(&mut self, notice: &InformerEvent<K>) {
-        let InformerEvent::Event(event) = notice else {
+    pub(crate) fn record<K>(&mut self, item: &InformerEvent<K>) {
+        let InformerEvent::Event(event) = item else {
             self.check(!self.initial_done, || "Synced was reported twice".into());
             self.initial_done = true;
             return;
@@ -87,14 +87,14 @@ impl EventChecker {
 
     fn check(&mut self, holds: bool, what: impl FnOnce() -> String) {
         if !holds {
-            self.wrong.push(what());
+            self.violations.push(what());
         }
     }
 
-    /// Returns how the ledger differs from the store, if it does.
+    /// Returns how the known objects differ from the store, if it does.
     pub(crate) fn differs(&self, store: &Versions) -> Option<String> {
-        if !self.wrong.is_empty() {
-            Some(self.wrong.join("; "))
+        if !self.violations.is_empty() {
+            Some(self.violations.join("; "))
         } else if !self.initial_done {
             Some("Synced was not reported".into())
         } else {
@@ -112,7 +112,7 @@ fn version_of_object<K>(object: &Object<K>) -> Version {
     let meta = object.meta();
     let revision = meta
         .resource_version()
-        .and_then(|version_of_object| version_of_object.parse().ok());
+        .and_then(|version| version.parse().ok());
     (
         meta.uid().unwrap_or_default().to_owned(),
         revision.unwrap_or_default(),
@@ -124,7 +124,7 @@ pub(crate) fn version_of(object: &impl Resource) -> Version {
     let revision = meta
         .resource_version
         .as_ref()
-        .and_then(|version_of_object| version_of_object.parse().ok());
+        .and_then(|version| version.parse().ok());
     (
         meta.uid.clone().unwrap_or_default(),
         revision.unwrap_or_default(),
@@ -133,7 +133,9 @@ pub(crate) fn version_of(object: &impl Resource) -> Version {
 
 /// Returns the revisions of the informer's objects.
 pub(crate) fn versions<K: KubeObject>(informer: &Informer<K>) -> Versions {
-    let all = informer.list(&Query::default()).expect("it is synced");
+    let all = informer
+        .list(&Query::default())
+        .expect("the informer is synced");
     all.iter()
         .map(|object| (ObjectKey::of(&**object), version_of(&**object)))
         .collect()
@@ -161,11 +163,11 @@ impl CheckedHandler {
         mut then: impl FnMut(&InformerEvent<K>) -> Option<Duration> + Send + 'static,
     ) -> Self {
         let checker = Arc::new(Mutex::new(checker));
-        let stored_objects = checker.clone();
+        let shared = checker.clone();
         let task = tokio::spawn(async move {
-            while let Some(notice) = events.next().await {
-                stored_objects.lock().note(&notice);
-                if let Some(pause) = then(&notice) {
+            while let Some(item) = events.next().await {
+                shared.lock().record(&item);
+                if let Some(pause) = then(&item) {
                     sleep(pause).await;
                 }
             }
@@ -263,10 +265,10 @@ impl<K: KubeObject> CheckedInformer for TypedInformer<K> {
             let read = self
                 .informer
                 .get(&key)
-                .expect("it is synced")
-                .expect("it is listed");
+                .expect("the informer is synced")
+                .expect("a listed object");
             let [read, normalize] = [&read, object]
-                .map(|one| normalize(serde_json::to_value(one).expect("it is JSON"), false));
+                .map(|one| normalize(serde_json::to_value(one).expect("valid JSON"), false));
             assert_eq!(
                 read, normalize,
                 "{}: get and list of {key} differ",
@@ -287,7 +289,7 @@ impl<K: KubeObject> CheckedInformer for TypedInformer<K> {
             let in_namespace = self
                 .informer
                 .list(&Query::default().namespace(Some(namespace)))
-                .expect("it is synced");
+                .expect("the informer is synced");
             assert!(
                 in_namespace
                     .iter()

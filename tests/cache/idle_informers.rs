@@ -18,7 +18,7 @@ fn cache(server: &Embedded, options: CacheOptions) -> Cache {
 }
 
 async fn server() -> Embedded {
-    let server = Embedded::start().expect("it starts");
+    let server = Embedded::start().expect("the server starts");
     create_map(&server.client().expect("a client"), "default", "a", "blue").await;
     server
 }
@@ -34,26 +34,39 @@ fn transformed() -> Select<ConfigMap> {
 async fn another_representation_can_be_declared_once_the_informer_is_idle() {
     let server = server().await;
     let cache = Running::new(cache(&server, CacheOptions::default()));
-    let metadata = cache.informer::<Metadata<ConfigMap>>().expect("it is new");
-    metadata.await_synced().await.expect("it syncs");
+    let metadata = cache
+        .informer::<Metadata<ConfigMap>>()
+        .expect("the informer is declared");
+    metadata.await_synced().await.expect("synced");
     let events = metadata.events();
     drop(metadata);
-    let refused = cache.informer::<ConfigMap>();
+    let rejected = cache.informer::<ConfigMap>();
     assert!(
-        matches!(refused, Err(CacheError::RepresentationMismatch { .. })),
-        "{refused:?}: events keep the informer in use"
+        matches!(rejected, Err(CacheError::RepresentationMismatch { .. })),
+        "{rejected:?}: events keep the informer in use"
     );
     drop(events);
     let maps = cache
         .informer::<ConfigMap>()
         .expect("the other informer is idle");
-    maps.await_synced().await.expect("it syncs");
-    assert_eq!(maps.list(&Query::default()).expect("it serves").len(), 1);
+    maps.await_synced().await.expect("synced");
+    assert_eq!(
+        maps.list(&Query::default())
+            .expect("the informer serves reads")
+            .len(),
+        1
+    );
     // The grace period of the replaced informer ends here, without effect on the new one.
     sleep(Duration::from_mins(1)).await;
     assert_eq!(cache.informers().len(), 1);
     create_map(&server.client().expect("a client"), "default", "b", "red").await;
-    until(|| maps.list(&Query::default()).expect("it serves").len() == 2).await;
+    until(|| {
+        maps.list(&Query::default())
+            .expect("the informer serves reads")
+            .len()
+            == 2
+    })
+    .await;
     cache.stop().await;
 }
 
@@ -61,18 +74,26 @@ async fn another_representation_can_be_declared_once_the_informer_is_idle() {
 async fn another_transform_can_be_declared_once_the_informer_is_idle() {
     let server = server().await;
     let cache = Running::new(cache(&server, CacheOptions::default()));
-    let once = cache.informer_of(transformed()).expect("it is new");
-    let refused = cache.informer_of(transformed());
+    let once = cache
+        .informer_of(transformed())
+        .expect("the informer is declared");
+    let rejected = cache.informer_of(transformed());
     assert!(
-        matches!(refused, Err(CacheError::TransformMismatch { .. })),
-        "{refused:?}"
+        matches!(rejected, Err(CacheError::TransformMismatch { .. })),
+        "{rejected:?}"
     );
     drop(once);
     let again = cache
         .informer_of(transformed())
         .expect("the other informer is idle");
-    again.await_synced().await.expect("it syncs");
-    assert_eq!(again.list(&Query::default()).expect("it serves").len(), 1);
+    again.await_synced().await.expect("synced");
+    assert_eq!(
+        again
+            .list(&Query::default())
+            .expect("the informer serves reads")
+            .len(),
+        1
+    );
     cache.stop().await;
 }
 
@@ -83,7 +104,7 @@ async fn an_informer_dropped_before_the_cache_runs_does_not_block_declarations()
     drop(
         cache_before_run
             .informer::<Metadata<ConfigMap>>()
-            .expect("it is new"),
+            .expect("the informer is declared"),
     );
     let maps = cache_before_run
         .informer::<ConfigMap>()
@@ -93,7 +114,7 @@ async fn an_informer_dropped_before_the_cache_runs_does_not_block_declarations()
     drop(
         cache_before_run
             .informer_of(Select::<Metadata<ConfigMap>>::new().namespaces(tenants()))
-            .expect("it is new"),
+            .expect("the informer is declared"),
     );
     let followed = cache_before_run.informer_of(Select::<ConfigMap>::new().namespaces(tenants()));
     let followed = followed.expect("the other informer is idle");
@@ -104,10 +125,10 @@ async fn an_informer_dropped_before_the_cache_runs_does_not_block_declarations()
     );
     let cache = Running::new(cache_before_run);
     for maps in [maps, followed] {
-        maps.await_synced().await.expect("it syncs");
+        maps.await_synced().await.expect("synced");
         assert!(
             maps.get(&ObjectKey::new("default", "a"))
-                .expect("it serves")
+                .expect("the informer serves reads")
                 .is_some()
         );
     }
@@ -127,13 +148,15 @@ async fn a_rejected_declaration_does_not_replace_the_idle_informer() {
             ..CacheOptions::default()
         },
     ));
-    let metadata = cache.informer::<Metadata<ConfigMap>>().expect("it is new");
-    metadata.await_synced().await.expect("it syncs");
+    let metadata = cache
+        .informer::<Metadata<ConfigMap>>()
+        .expect("the informer is declared");
+    metadata.await_synced().await.expect("synced");
     drop(metadata);
-    let refused = cache.informer::<ConfigMap>();
+    let rejected = cache.informer::<ConfigMap>();
     assert!(
-        matches!(refused, Err(CacheError::RepresentationMismatch { .. })),
-        "{refused:?}"
+        matches!(rejected, Err(CacheError::RepresentationMismatch { .. })),
+        "{rejected:?}"
     );
     let metadata = cache
         .informer::<Metadata<ConfigMap>>()
@@ -161,26 +184,28 @@ async fn a_read_of_another_representation_is_not_rejected_because_of_an_idle_inf
             },
         ));
         let client = Client::new(server.client().expect("a client"))
-            .expect("it is ready")
+            .expect("a client")
             .with_cache(cache.clone());
-        let metadata = cache.informer::<Metadata<ConfigMap>>().expect("it is new");
-        metadata.await_synced().await.expect("it syncs");
-        let refused = client.get::<ConfigMap>(&key).await;
+        let metadata = cache
+            .informer::<Metadata<ConfigMap>>()
+            .expect("the informer is declared");
+        metadata.await_synced().await.expect("synced");
+        let rejected = client.get::<ConfigMap>(&key).await;
         assert!(
             matches!(
-                refused,
+                rejected,
                 Err(Error::Cache(CacheError::RepresentationMismatch { .. }))
             ),
-            "{refused:?}"
+            "{rejected:?}"
         );
         drop(metadata);
         let read = client.get::<ConfigMap>(&key).await;
         if allow_lazy {
-            assert!(read.expect("it is declared by the read").is_some());
-            let refused = cache.informer_of(Select::<ConfigMap>::new().managed_fields());
+            assert!(read.expect("the read declares the informer").is_some());
+            let rejected = cache.informer_of(Select::<ConfigMap>::new().managed_fields());
             assert!(
-                matches!(refused, Err(CacheError::ManagedFieldsDropped { .. })),
-                "{refused:?}: a lazy read keeps the informer"
+                matches!(rejected, Err(CacheError::ManagedFieldsDropped { .. })),
+                "{rejected:?}: a lazy read keeps the informer"
             );
         } else {
             assert!(
@@ -212,7 +237,7 @@ async fn a_held_informer_stays_while_other_representations_are_declared() {
                             .await
                             .and_then(|()| maps.list(&Query::default()))
                             .map(|all| all.len()),
-                        Err(refused) => Err(refused),
+                        Err(rejected) => Err(rejected),
                     }
                 } else {
                     let metadata = cache
@@ -229,9 +254,9 @@ async fn a_held_informer_stays_while_other_representations_are_declared() {
                         assert_eq!(all, 1);
                         served += 1;
                     }
-                    Err(refused) => assert!(
-                        matches!(refused, CacheError::RepresentationMismatch { .. }),
-                        "{refused}"
+                    Err(rejected) => assert!(
+                        matches!(rejected, CacheError::RepresentationMismatch { .. }),
+                        "{rejected}"
                     ),
                 }
                 tokio::task::yield_now().await;
@@ -249,6 +274,6 @@ async fn a_held_informer_stays_while_other_representations_are_declared() {
     let last = cache
         .informer::<ConfigMap>()
         .expect("the other informers are idle");
-    last.await_synced().await.expect("it syncs");
+    last.await_synced().await.expect("synced");
     cache.stop().await;
 }

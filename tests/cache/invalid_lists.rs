@@ -92,7 +92,9 @@ async fn assert_backs_off(page_of: fn(usize) -> ResponseAction, at_once: usize, 
     };
     let (_server, client) = server(list, |_| ResponseAction::Pass);
     let cache = cache(&client, CacheOptions::default());
-    let maps = cache.informer::<ConfigMap>().expect("it is new");
+    let maps = cache
+        .informer::<ConfigMap>()
+        .expect("the informer is declared");
     sleep(Duration::from_mins(10)).await;
     let requests = mem::take(&mut *requests.lock());
     let first: Vec<_> = requests
@@ -150,11 +152,13 @@ async fn a_lost_continue_token_falls_back_to_an_unpaged_list() {
     };
     let (server, client) = server(list, |_| ResponseAction::ReplaceTimed(Vec::new()));
     let cache = cache(&client, CacheOptions::default());
-    let maps = cache.informer::<ConfigMap>().expect("it is new");
+    let maps = cache
+        .informer::<ConfigMap>()
+        .expect("the informer is declared");
     timeout(Duration::from_secs(1), maps.await_synced())
         .await
         .expect("at once")
-        .expect("it syncs");
+        .expect("synced");
     assert_eq!(maps.list(&Query::default()).expect("synced").len(), 2);
     assert_eq!(server.journal().count("list configmaps"), 3);
     cache.stop().await;
@@ -172,11 +176,13 @@ async fn empty_pages_and_a_last_page_without_new_objects_are_valid() {
     };
     let (server, client) = server(list, |_| ResponseAction::ReplaceTimed(Vec::new()));
     let cache = cache(&client, CacheOptions::default());
-    let maps = cache.informer::<ConfigMap>().expect("it is new");
+    let maps = cache
+        .informer::<ConfigMap>()
+        .expect("the informer is declared");
     timeout(Duration::from_secs(1), maps.await_synced())
         .await
         .expect("at once")
-        .expect("it syncs");
+        .expect("synced");
     assert_eq!(maps.list(&Query::default()).expect("synced").len(), 1);
     assert_eq!(server.journal().count("list configmaps"), 4);
     cache.stop().await;
@@ -197,8 +203,10 @@ async fn an_object_deleted_after_an_unversioned_list_is_removed_by_the_next_list
             ))
         });
         let cache = cache(&client, CacheOptions::default());
-        let maps = cache.informer::<ConfigMap>().expect("it is new");
-        maps.await_synced().await.expect("it syncs");
+        let maps = cache
+            .informer::<ConfigMap>()
+            .expect("the informer is declared");
+        maps.await_synced().await.expect("synced");
         assert_eq!(maps.list(&Query::default()).expect("synced").len(), 2);
         let deleted = until(|| maps.list(&Query::default()).expect("synced").len() == 1);
         timeout(Duration::from_secs(10), deleted)
@@ -211,8 +219,8 @@ async fn an_object_deleted_after_an_unversioned_list_is_removed_by_the_next_list
             "{version}"
         );
 
-        let told = |state: InformerState| matches!(state, InformerState::Degraded { error, .. } if error.contains("without a resource version"));
-        until(|| told(maps.state())).await;
+        let is_reported = |state: InformerState| matches!(state, InformerState::Degraded { error, .. } if error.contains("without a resource version"));
+        until(|| is_reported(maps.state())).await;
         server.journal().clear();
         sleep(Duration::from_hours(1)).await;
         let lists = server.journal().count("list configmaps");
@@ -238,8 +246,10 @@ async fn an_unversioned_list_is_repeated_after_each_watch_without_degrading() {
     )
     .await;
     let cache = cache(&client, CacheOptions::default());
-    let maps = cache.informer::<ConfigMap>().expect("it is new");
-    maps.await_synced().await.expect("it syncs");
+    let maps = cache
+        .informer::<ConfigMap>()
+        .expect("the informer is declared");
+    maps.await_synced().await.expect("synced");
     for _ in 0..30 {
         sleep(Duration::from_mins(1)).await;
         assert_eq!(maps.state(), InformerState::Synced);
@@ -270,19 +280,21 @@ async fn a_recreated_object_that_does_not_decode_is_not_served_as_its_predecesso
         let expired =
             json!({"code": 410, "reason": "Expired", "message": "too old resource version"});
         let expired = format!("{}\n", json!({"type": "ERROR", "object": expired}));
-        let told = Duration::from_secs(1);
+        let delay = Duration::from_secs(1);
         let watch = move |lists: usize| {
             ResponseAction::ReplaceTimed(if lists == 1 {
-                vec![(told, expired.clone())]
+                vec![(delay, expired.clone())]
             } else {
                 Vec::new()
             })
         };
         let (_server, client) = server(list, watch);
         let cache = cache(&client, CacheOptions::default());
-        let maps = cache.informer::<ConfigMap>().expect("it is new");
+        let maps = cache
+            .informer::<ConfigMap>()
+            .expect("the informer is declared");
         let mut events = maps.events();
-        maps.await_synced().await.expect("it syncs");
+        maps.await_synced().await.expect("synced");
         let key = ObjectKey::new("default", "a");
         assert!(maps.get(&key).expect("synced").is_some());
         assert!(matches!(

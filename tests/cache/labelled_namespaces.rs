@@ -91,7 +91,7 @@ steersman::env_test! {
 
 #[tokio::test(start_paused = true)]
 async fn informers_with_equal_namespace_selectors_share_one_watch_of_namespaces() {
-    let server = Embedded::start().expect("it starts");
+    let server = Embedded::start().expect("the server starts");
     let client = server.client().expect("a client");
     let name = server.namespace("tenant").await.expect("a namespace");
     label(&client, &name, json!({"tenant": "", "paid": ""})).await;
@@ -102,16 +102,18 @@ async fn informers_with_equal_namespace_selectors_share_one_watch_of_namespaces(
             ..CacheOptions::default()
         },
     );
-    let maps = cache.informer::<ConfigMap>().expect("it is new");
+    let maps = cache
+        .informer::<ConfigMap>()
+        .expect("the informer is declared");
     let secrets = cache.informer_of(
         Select::<Secret>::new().namespaces(Namespaces::Labelled("paid, tenant".into())),
     );
-    let secrets = secrets.expect("it is new");
+    let secrets = secrets.expect("the informer is declared");
     // The user's own informer of the same namespaces keeps the user's options.
     let namespaces = cache
         .informer_of(Select::<Namespace>::new().labels("paid,tenant"))
-        .expect("it is another one");
-    cache.await_synced().await.expect("it syncs");
+        .expect("another informer is declared");
+    cache.await_synced().await.expect("synced");
     assert!(
         namespaces
             .get(&ObjectKey::cluster_scoped(&name))
@@ -139,14 +141,16 @@ async fn informers_with_equal_namespace_selectors_share_one_watch_of_namespaces(
 
 #[tokio::test(start_paused = true)]
 async fn a_forbidden_list_of_namespaces_is_reported_and_an_empty_one_syncs() {
-    let server = Embedded::start().expect("it starts");
+    let server = Embedded::start().expect("the server starts");
     let client = server.client().expect("a client");
     let rule = server
         .server()
         .faults()
         .add(Fault::on("watch namespaces").status(403));
     let cache = cache(&client, CacheOptions::default());
-    let maps = cache.informer_of(labelled("tenant")).expect("it is new");
+    let maps = cache
+        .informer_of(labelled("tenant"))
+        .expect("the informer is declared");
     until(|| matches!(maps.state(), InformerState::Degraded { .. })).await;
     let error = maps
         .list(&Query::default())
@@ -154,7 +158,7 @@ async fn a_forbidden_list_of_namespaces_is_reported_and_an_empty_one_syncs() {
         .to_string();
     assert!(error.to_lowercase().contains("forbidden"), "{error}");
     rule.remove();
-    maps.await_synced().await.expect("it syncs");
+    maps.await_synced().await.expect("synced");
     assert!(maps.list(&Query::default()).expect("synced").is_empty());
     until(|| maps.state() == InformerState::Synced).await;
 
@@ -187,7 +191,7 @@ async fn a_forbidden_list_of_namespaces_is_reported_and_an_empty_one_syncs() {
 async fn soak_an_informer_of_labelled_namespaces_converges_on_the_server() {
     for seed in Seeds::new(this_test!(), 40) {
         let mut random = StdRng::seed_from_u64(seed);
-        let server = Embedded::start().expect("it starts");
+        let server = Embedded::start().expect("the server starts");
         let client = server.client().expect("a client");
         let mut names = Vec::new();
         for _ in 0..4 {
@@ -196,7 +200,7 @@ async fn soak_an_informer_of_labelled_namespaces_converges_on_the_server() {
         let cache = cache(&client, CacheOptions::default());
         let maps = cache
             .informer_of(labelled("tenant").compact())
-            .expect("it is new");
+            .expect("the informer is declared");
         let mut events = maps.events();
         for _ in 0..60 {
             let name = &names[random.random_range(0..names.len())];
@@ -267,8 +271,8 @@ async fn soak_an_informer_of_labelled_namespaces_converges_on_the_server() {
         );
         cache.stop().await;
         let mut received = BTreeSet::new();
-        while let Some(notice) = events.next().await {
-            let InformerEvent::Event(event) = notice else {
+        while let Some(item) = events.next().await {
+            let InformerEvent::Event(event) = item else {
                 continue;
             };
             let (key, known) = (

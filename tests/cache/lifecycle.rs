@@ -17,11 +17,11 @@ use tokio::time::timeout;
 const WATCHES: &str = "watch configmaps";
 
 fn embedded() -> Embedded {
-    Embedded::start().expect("it starts")
+    Embedded::start().expect("the server starts")
 }
 
 fn cache(server: &Embedded) -> Cache {
-    Cache::new(server.client().expect("a client"), CacheOptions::default()).expect("it is ready")
+    Cache::new(server.client().expect("a client"), CacheOptions::default()).expect("a cache")
 }
 
 #[tokio::test(start_paused = true)]
@@ -33,12 +33,14 @@ async fn two_declarations_of_one_kind_open_one_watch() {
             .compact()
             .labels("app, tier notin (x,y)")
     };
-    let one = cache.informer_of(select()).expect("it is new");
+    let one = cache
+        .informer_of(select())
+        .expect("the informer is declared");
     let two = cache
         .informer_of(select().labels("tier notin (y, x),app"))
-        .expect("it is the same");
-    one.await_synced().await.expect("it syncs");
-    two.await_synced().await.expect("it syncs");
+        .expect("the informer is shared");
+    one.await_synced().await.expect("synced");
+    two.await_synced().await.expect("synced");
     assert_eq!(
         (
             cache.informers().len(),
@@ -53,8 +55,14 @@ async fn two_declarations_of_one_kind_open_one_watch() {
 async fn a_cache_sends_no_request_before_it_runs() {
     let server = embedded();
     let cache = cache(&server);
-    let maps = cache.informer::<ConfigMap>().expect("it is new");
-    drop(cache.informer::<Secret>().expect("it is new"));
+    let maps = cache
+        .informer::<ConfigMap>()
+        .expect("the informer is declared");
+    drop(
+        cache
+            .informer::<Secret>()
+            .expect("the informer is declared"),
+    );
     tokio::time::sleep(Duration::from_mins(1)).await;
     assert_eq!(
         (maps.state(), server.server().journal().count("* *")),
@@ -66,7 +74,7 @@ async fn a_cache_sends_no_request_before_it_runs() {
         .to_string();
     assert!(error.contains("run_until"), "{error}");
     let cache = Running::new(cache);
-    cache.await_synced().await.expect("it syncs");
+    cache.await_synced().await.expect("synced");
     assert_eq!(
         server.server().journal().count("* secrets"),
         0,
@@ -79,8 +87,10 @@ async fn a_cache_sends_no_request_before_it_runs() {
 async fn an_idle_informer_is_removed_after_the_grace_period() {
     let server = embedded();
     let cache = Running::new(cache(&server));
-    let maps = cache.informer::<ConfigMap>().expect("it is new");
-    maps.await_synced().await.expect("it syncs");
+    let maps = cache
+        .informer::<ConfigMap>()
+        .expect("the informer is declared");
+    maps.await_synced().await.expect("synced");
     let index = maps.index(|map: &ConfigMap| vec![map.metadata.name.clone()]);
     let events = maps.events();
     drop(maps);
@@ -114,8 +124,10 @@ async fn an_idle_informer_is_removed_after_the_grace_period() {
         "no watch is left"
     );
 
-    let maps = cache.informer::<ConfigMap>().expect("it is new again");
-    maps.await_synced().await.expect("it syncs again");
+    let maps = cache
+        .informer::<ConfigMap>()
+        .expect("the kind can be declared again");
+    maps.await_synced().await.expect("synced again");
     assert_eq!(server.server().journal().count(WATCHES), open + 1);
     cache.stop().await;
 }
@@ -134,7 +146,9 @@ async fn an_informer_of_several_namespaces_is_synced_when_all_are() {
     let fault = Fault::on(&format!("watch configmaps {two}/*")).status(403);
     let rule = server.server().faults().add(fault);
     let cache = running(client.clone(), &[&one, &two]);
-    let maps = cache.informer::<ConfigMap>().expect("it is new");
+    let maps = cache
+        .informer::<ConfigMap>()
+        .expect("the informer is declared");
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(
         matches!(maps.state(), InformerState::Degraded { .. }),
@@ -146,7 +160,7 @@ async fn an_informer_of_several_namespaces_is_synced_when_all_are() {
         "one namespace is not synced"
     );
     rule.remove();
-    maps.await_synced().await.expect("it syncs");
+    maps.await_synced().await.expect("synced");
     assert_eq!(
         maps.list(&Query::default()).expect("a list").len(),
         2,
@@ -158,7 +172,7 @@ async fn an_informer_of_several_namespaces_is_synced_when_all_are() {
         .get(&ObjectKey::new(&one, "a"))
         .expect("synced")
         .expect("exists");
-    server.restart().await.expect("it restarts");
+    server.restart().await.expect("the server restarts");
     let last = create_map(&client, &two, "b", "red").await;
     until(|| maps.list(&Query::default()).expect("a list").len() == 3).await;
     assert_eq!(
@@ -178,8 +192,10 @@ async fn a_cache_runs_once_and_serves_its_last_objects_after_the_end() {
     let server = embedded();
     create_map(&server.client().expect("a client"), "default", "a", "blue").await;
     let cache = Running::new(cache(&server));
-    let maps = cache.informer::<ConfigMap>().expect("it is new");
-    maps.await_synced().await.expect("it syncs");
+    let maps = cache
+        .informer::<ConfigMap>()
+        .expect("the informer is declared");
+    maps.await_synced().await.expect("synced");
     let handle = Cache::clone(&cache);
     assert!(matches!(
         handle.clone().run_until(pending()).await,
@@ -206,17 +222,19 @@ async fn a_cache_runs_once_and_serves_its_last_objects_after_the_end() {
 async fn dropping_run_until_stops_all_informers() {
     let server = embedded();
     let cache = cache(&server);
-    let maps = cache.informer::<ConfigMap>().expect("it is new");
+    let maps = cache
+        .informer::<ConfigMap>()
+        .expect("the informer is declared");
     let mut events = maps.events();
     let run =
         tokio::time::timeout(Duration::from_secs(5), cache.clone().run_until(pending())).await;
-    assert!(run.is_err(), "it runs for ever");
+    assert!(run.is_err(), "the cache runs until it is stopped");
     while events.next().await.is_some() {}
-    let asked = server.server().journal().count(WATCHES);
+    let requests = server.server().journal().count(WATCHES);
     tokio::time::sleep(Duration::from_hours(1)).await;
     assert_eq!(
         (maps.state(), server.server().journal().count(WATCHES)),
-        (InformerState::Removed, asked)
+        (InformerState::Removed, requests)
     );
 }
 
@@ -226,30 +244,34 @@ async fn events_are_a_stream_that_ends_with_the_cache() {
     let server = embedded();
     let client = server.client().expect("a client");
     let cache = Running::new(cache(&server));
-    let maps = cache.informer::<ConfigMap>().expect("it is new");
-    let created = maps.events().filter_map(async |notice| match notice {
+    let maps = cache
+        .informer::<ConfigMap>()
+        .expect("the informer is declared");
+    let created = maps.events().filter_map(async |item| match item {
         InformerEvent::Event(event) => Some(event.object().name().to_owned()),
         InformerEvent::Synced => None,
     });
     let created = tokio::spawn(created.collect::<Vec<_>>());
-    maps.await_synced().await.expect("it syncs");
+    maps.await_synced().await.expect("synced");
     create_map(&client, "default", "a", "web").await;
     create_map(&client, "default", "b", "web").await;
     until(|| maps.stats().objects == 2).await;
     cache.stop().await;
-    let created = created.await.expect("it does not panic");
+    let created = created.await.expect("no panic");
     assert_eq!(created, ["a", "b"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn dropping_a_cache_that_never_ran_ends_its_waiters() {
     let cache = cache(&embedded());
-    let maps = cache.informer::<ConfigMap>().expect("it is new");
+    let maps = cache
+        .informer::<ConfigMap>()
+        .expect("the informer is declared");
     let mut events = maps.events();
     drop(cache);
     let synced = timeout(Duration::from_hours(1), maps.await_synced())
         .await
-        .expect("it ends");
+        .expect("the task ends");
     assert!(matches!(synced, Err(CacheError::Closed)), "{synced:?}");
     assert!(events.next().await.is_none());
 }
@@ -257,7 +279,7 @@ async fn dropping_a_cache_that_never_ran_ends_its_waiters() {
 #[tokio::test(start_paused = true)]
 async fn an_empty_list_of_namespaces_is_rejected() {
     let server = embedded();
-    let cache = Cache::new(server.client().expect("a client"), options(&[])).expect("it is ready");
+    let cache = Cache::new(server.client().expect("a client"), options(&[])).expect("a cache");
     assert!(matches!(
         cache.informer::<ConfigMap>(),
         Err(CacheError::NoNamespace { .. })
@@ -286,17 +308,23 @@ async fn invalid_namespace_names_are_rejected() {
         &long,
     ] {
         let is_named = |error: &CacheError| matches!(error, CacheError::InvalidNamespace { namespace, .. } if namespace == name);
-        let refused = Cache::new(
+        let rejected = Cache::new(
             server.client().expect("a client"),
             options(&["default", name]),
         );
-        assert!(refused.as_ref().is_err_and(is_named), "{name}: {refused:?}");
+        assert!(
+            rejected.as_ref().is_err_and(is_named),
+            "{name}: {rejected:?}"
+        );
         let select = Select::<ConfigMap>::new().namespaces(namespace_list(&["default", name]));
-        let refused = cache(&server).informer_of(select);
-        assert!(refused.as_ref().is_err_and(is_named), "{name}: {refused:?}");
+        let rejected = cache(&server).informer_of(select);
+        assert!(
+            rejected.as_ref().is_err_and(is_named),
+            "{name}: {rejected:?}"
+        );
     }
-    let cache = Cache::new(server.client().expect("a client"), CacheOptions::default())
-        .expect("it is ready");
+    let cache =
+        Cache::new(server.client().expect("a client"), CacheOptions::default()).expect("a cache");
     for name in ["a", "7-of-9", &long[1..]] {
         let select = Select::<ConfigMap>::new().namespaces(namespace_list(&[name]));
         assert!(cache.informer_of(select).is_ok(), "{name}");
@@ -334,19 +362,23 @@ async fn removing_a_kind_stops_all_its_informers() {
     let client = server.client().expect("a client");
     create_map(&client, "default", "a", "blue").await;
     let cache = Running::new(cache(&server));
-    let maps = cache.informer::<ConfigMap>().expect("it is new");
+    let maps = cache
+        .informer::<ConfigMap>()
+        .expect("the informer is declared");
     let labelled = cache
         .informer_of(Select::<ConfigMap>::new().labels("app"))
-        .expect("it is new");
-    let secrets = cache.informer::<Secret>().expect("it is new");
-    cache.await_synced().await.expect("they sync");
-    let refused = server
+        .expect("the informer is declared");
+    let secrets = cache
+        .informer::<Secret>()
+        .expect("the informer is declared");
+    cache.await_synced().await.expect("synced");
+    let rejected = server
         .server()
         .faults()
         .add(Fault::on("watch configmaps one/*").status(403));
     let one = cache
         .informer_of(Select::<ConfigMap>::new().namespaces(namespace_list(&["one"])))
-        .expect("it is new");
+        .expect("the informer is declared");
     let waiter = tokio::spawn({
         let one = one.clone();
         async move { one.await_synced().await }
@@ -360,10 +392,13 @@ async fn removing_a_kind_stops_all_its_informers() {
         [maps.state(), labelled.state(), one.state()],
         [(); 3].map(|()| InformerState::Removed)
     );
-    let told = waiter.await.expect("it ends").expect_err("it never synced");
+    let error = waiter
+        .await
+        .expect("the task ends")
+        .expect_err("the informer never synced");
     assert!(
-        matches!(&told, CacheError::Removed { kind } if kind == "ConfigMap"),
-        "{told}"
+        matches!(&error, CacheError::Removed { kind } if kind == "ConfigMap"),
+        "{error}"
     );
     assert!(matches!(
         one.list(&Query::default()),
@@ -375,7 +410,7 @@ async fn removing_a_kind_stops_all_its_informers() {
             .len(),
         1
     );
-    refused.remove();
+    rejected.remove();
     create_map(&client, "default", "b", "red").await;
     let watches = server.server().journal().count(WATCHES);
     tokio::time::sleep(Duration::from_hours(1)).await;
@@ -396,9 +431,11 @@ async fn removing_a_kind_stops_all_its_informers() {
         "other informers continue"
     );
 
-    let again = cache.informer::<ConfigMap>().expect("it is new again");
+    let again = cache
+        .informer::<ConfigMap>()
+        .expect("the kind can be declared again");
     drop((maps, labelled, one, events));
-    again.await_synced().await.expect("it syncs");
+    again.await_synced().await.expect("synced");
     tokio::time::sleep(Duration::from_hours(1)).await;
     assert_eq!(again.list(&Query::default()).expect("a list").len(), 2);
     assert_eq!(
@@ -413,15 +450,19 @@ async fn removing_a_kind_stops_all_its_informers() {
 async fn a_kind_can_be_removed_before_and_after_the_cache_runs() {
     let server = embedded();
     let cache = cache(&server);
-    let maps = cache.informer::<ConfigMap>().expect("it is new");
+    let maps = cache
+        .informer::<ConfigMap>()
+        .expect("the informer is declared");
     cache.remove(maps.gvk()).await;
     assert!(matches!(
         maps.await_synced().await,
         Err(CacheError::Removed { .. })
     ));
-    let secrets = cache.informer::<Secret>().expect("it is new");
+    let secrets = cache
+        .informer::<Secret>()
+        .expect("the informer is declared");
     let running = Running::new(cache.clone());
-    cache.await_synced().await.expect("it syncs");
+    cache.await_synced().await.expect("synced");
     assert_eq!(server.server().journal().count(WATCHES), 0);
     running.stop().await;
     cache.remove(secrets.gvk()).await;
@@ -447,7 +488,7 @@ async fn handles_declared_while_a_kind_is_removed_serve_or_return_an_error() {
     );
     let gvk = cache
         .informer::<ConfigMap>()
-        .expect("it is new")
+        .expect("the informer is declared")
         .gvk()
         .clone();
     let users = (0..8).map(|_| {
@@ -456,7 +497,12 @@ async fn handles_declared_while_a_kind_is_removed_serve_or_return_an_error() {
             for _ in 0..50 {
                 let maps = cache.informer::<ConfigMap>().expect("the cache runs");
                 match maps.await_synced().await {
-                    Ok(()) => assert_eq!(maps.list(&Query::default()).expect("it serves").len(), 1),
+                    Ok(()) => assert_eq!(
+                        maps.list(&Query::default())
+                            .expect("the informer serves reads")
+                            .len(),
+                        1
+                    ),
                     Err(error) => assert!(matches!(error, CacheError::Removed { .. }), "{error}"),
                 }
             }
@@ -471,6 +517,6 @@ async fn handles_declared_while_a_kind_is_removed_serve_or_return_an_error() {
         user.await.expect("the task does not panic");
     }
     let last = cache.informer::<ConfigMap>().expect("the cache runs");
-    last.await_synced().await.expect("it syncs");
+    last.await_synced().await.expect("synced");
     cache.stop().await;
 }

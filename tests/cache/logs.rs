@@ -55,7 +55,7 @@ impl Lines {
         static EVERYWHERE: Once = Once::new();
         EVERYWHERE.call_once(|| {
             let (disabled, _) = subscriber(Format::Human, "off", io::sink).expect("a filter");
-            set_global_default(disabled).expect("there is no other");
+            set_global_default(disabled).expect("no other logger is set");
         });
         let lines = Self::default();
         let (subscriber, _) = subscriber(Format::Json, "info", {
@@ -85,16 +85,18 @@ impl Lines {
 #[tokio::test(start_paused = true)]
 async fn an_informer_logs_once_when_it_degrades_and_once_when_it_recovers() {
     let (lines, _guard) = Lines::here();
-    let server = Embedded::start().expect("it starts");
-    let refused = server
+    let server = Embedded::start().expect("the server starts");
+    let rejected = server
         .server()
         .faults()
         .add(Fault::on("* configmaps").status(403));
     let cache = Cache::new(server.client().expect("a client"), CacheOptions::default())
         .expect("a ready client");
     let cache = Running::new(cache);
-    let maps = cache.informer::<ConfigMap>().expect("it is new");
-    until(|| refused.hits() > 3).await;
+    let maps = cache
+        .informer::<ConfigMap>()
+        .expect("the informer is declared");
+    until(|| rejected.hits() > 3).await;
     let [line] = &lines.take()[..] else {
         panic!("once")
     };
@@ -108,8 +110,8 @@ async fn an_informer_logs_once_when_it_degrades_and_once_when_it_recovers() {
             .is_some_and(|error| error.contains("forbidden")),
         "{line}"
     );
-    refused.remove();
-    maps.await_synced().await.expect("it syncs");
+    rejected.remove();
+    maps.await_synced().await.expect("synced");
     until(|| maps.state() == InformerState::Synced).await;
     let [line] = &lines.take()[..] else {
         panic!("once")
@@ -125,14 +127,14 @@ async fn an_informer_logs_once_when_it_degrades_and_once_when_it_recovers() {
 #[tokio::test(start_paused = true)]
 async fn an_object_that_does_not_decode_is_logged_with_the_reason_and_without_its_values() {
     let (lines, _guard) = Lines::here();
-    let server = Embedded::start().expect("it starts");
+    let server = Embedded::start().expect("the server starts");
     let client = server.client().expect("a client");
     let cache = Cache::new(client.clone(), CacheOptions::default()).expect("a ready client");
     let cache = Running::new(cache);
     let maps = cache
         .informer_of(Select::<Painted>::new().labels("app"))
-        .expect("it is new");
-    maps.await_synced().await.expect("it syncs");
+        .expect("the informer is declared");
+    maps.await_synced().await.expect("synced");
     create_map(&client, "default", "good", "red").await;
     let bad = create_map(&client, "default", "bad", "blue").await;
     until(|| maps.stats().decode_errors > 0).await;
@@ -157,7 +159,7 @@ async fn an_object_that_does_not_decode_is_logged_with_the_reason_and_without_it
         line["resource_version"].to_string(),
         bad.metadata.resource_version.expect("a version")
     );
-    let message = maps.stats().last_decode_error.expect("why");
+    let message = maps.stats().last_decode_error.expect("an error");
     assert!(
         message.contains("blue") && !line.to_string().contains("blue"),
         "{line}"

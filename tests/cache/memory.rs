@@ -53,7 +53,10 @@ fn soak_memory_stays_constant_while_objects_change() {
         let again = again
             .args(["--exact", &name, "--nocapture"])
             .env(ALONE, "true");
-        assert!(again.status().expect("it starts").success(), "see above");
+        assert!(
+            again.status().expect("the program starts").success(),
+            "see above"
+        );
         return;
     }
     let (objects, time) =

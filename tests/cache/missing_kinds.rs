@@ -100,7 +100,10 @@ pub(crate) fn is_missing<K>(informer: &Informer<K>) -> bool {
 }
 
 pub(crate) fn objects(gizmos: &Informer<DynamicObject>) -> usize {
-    gizmos.list(&Query::default()).expect("it was synced").len()
+    gizmos
+        .list(&Query::default())
+        .expect("the informer was synced")
+        .len()
 }
 
 async fn next<K>(events: &mut Events<K>) -> Event<K> {
@@ -112,7 +115,7 @@ async fn next<K>(events: &mut Events<K>) -> Event<K> {
 }
 
 fn embedded() -> (Embedded, Running) {
-    let server = Embedded::start().expect("it starts");
+    let server = Embedded::start().expect("the server starts");
     let cache = Running::new(
         Cache::new(server.client().expect("a client"), CacheOptions::default())
             .expect("a ready client"),
@@ -135,10 +138,10 @@ async fn a_missing_kind_is_not_polled_and_syncs_as_soon_as_its_crd_is_installed(
     let (server, cache) = embedded();
     let gizmos = cache
         .informer_of(Select::dynamic(kind("example.com")))
-        .expect("it is new");
+        .expect("the informer is declared");
     let other = cache
         .informer_of(Select::dynamic(kind("elsewhere.example.com")))
-        .expect("it is new");
+        .expect("the informer is declared");
     until(|| is_missing(&gizmos) && is_missing(&other)).await;
     sleep(Duration::from_secs(1)).await;
     let journal = server.server().journal();
@@ -159,8 +162,8 @@ async fn a_missing_kind_is_not_polled_and_syncs_as_soon_as_its_crd_is_installed(
     server
         .install([definition("example.com", "gizmos", "Namespaced")])
         .await
-        .expect("it is installed");
-    gizmos.await_synced().await.expect("it syncs");
+        .expect("the CRD is installed");
+    gizmos.await_synced().await.expect("synced");
     assert!(
         begun.elapsed() < Duration::from_secs(2),
         "{:?}",
@@ -182,12 +185,12 @@ async fn a_reinstalled_kind_syncs_with_its_new_plural_and_scope() {
     server
         .install([definition("example.com", "gizmos", "Namespaced")])
         .await
-        .expect("it is installed");
+        .expect("the CRD is installed");
     create_gizmo(&client, "example.com", "gizmos", Some("default")).await;
     let gizmos = cache
         .informer_of(Select::dynamic(kind("example.com")))
-        .expect("it is new");
-    gizmos.await_synced().await.expect("it syncs");
+        .expect("the informer is declared");
+    gizmos.await_synced().await.expect("synced");
     assert_eq!(objects(&gizmos), 1);
     let revision = gizmos.resource_version();
     let mut events = gizmos.events();
@@ -209,7 +212,7 @@ async fn a_reinstalled_kind_syncs_with_its_new_plural_and_scope() {
     server
         .install([definition("example.com", "widgets", "Cluster")])
         .await
-        .expect("it is installed");
+        .expect("the CRD is installed");
     create_gizmo(&client, "example.com", "widgets", None).await;
     until(|| objects(&gizmos) == 1).await;
     assert!(
@@ -222,7 +225,9 @@ async fn a_reinstalled_kind_syncs_with_its_new_plural_and_scope() {
 #[tokio::test(start_paused = true)]
 async fn a_typed_informer_syncs_once_its_kind_is_installed() {
     let (server, cache) = embedded();
-    let versions = cache.informer::<StorageVersion>().expect("it is new");
+    let versions = cache
+        .informer::<StorageVersion>()
+        .expect("the informer is declared");
     until(|| is_missing(&versions)).await;
     server.server().journal().clear();
     sleep(HOUR).await;
@@ -232,8 +237,11 @@ async fn a_typed_informer_syncs_once_its_kind_is_installed() {
         json!({"api-approved.kubernetes.io": "unapproved, for a test"});
     definition["spec"]["names"]["kind"] = "StorageVersion".into();
     definition["spec"]["versions"][0]["name"] = "v1alpha1".into();
-    server.install([definition]).await.expect("it is installed");
-    versions.await_synced().await.expect("it syncs");
+    server
+        .install([definition])
+        .await
+        .expect("the CRD is installed");
+    versions.await_synced().await.expect("synced");
     cache.stop().await;
 }
 
@@ -243,14 +251,14 @@ async fn an_informer_whose_type_disagrees_with_the_crd_reports_both() {
         ("gadgets", "Namespaced", "`gadgets` in namespaces"),
         ("gizmos", "Cluster", "`gizmos` cluster-scoped"),
     ] {
-        let server = Embedded::start().expect("it starts");
+        let server = Embedded::start().expect("the server starts");
         let cache = running(server.client().expect("a client"), &["default"]);
-        let gizmos = cache.informer::<Gizmo>().expect("it is new");
+        let gizmos = cache.informer::<Gizmo>().expect("the informer is declared");
         until(|| is_missing(&gizmos)).await;
         server
             .install([definition("typed.example.com", plural, scope)])
             .await
-            .expect("it is installed");
+            .expect("the CRD is installed");
         sleep(HOUR).await;
         let expected_error = format!(
             "the API server serves Gizmo as {has}, but its type declares `gizmos` in namespaces"
@@ -275,15 +283,15 @@ async fn soak_informers_converge_while_kinds_are_installed_and_removed_at_random
         let informers = groups.map(|group| {
             cache
                 .informer_of(Select::dynamic(kind(group)))
-                .expect("it is new")
+                .expect("the informer is declared")
         });
         let known = informers.each_ref().map(|informer| {
             let known = Arc::new(Mutex::new(BTreeSet::new()));
             let mut events = informer.events();
             let handler_known = known.clone();
             tokio::spawn(async move {
-                while let Some(notice) = events.next().await {
-                    let InformerEvent::Event(event) = notice else {
+                while let Some(item) = events.next().await {
+                    let InformerEvent::Event(event) = item else {
                         continue;
                     };
                     let mut known = handler_known.lock().expect("not poisoned");
@@ -308,7 +316,7 @@ async fn soak_informers_converge_while_kinds_are_installed_and_removed_at_random
                     server
                         .install([definition(group, "gizmos", "Namespaced")])
                         .await
-                        .expect("it is installed");
+                        .expect("the CRD is installed");
                     is_installed[number] = true;
                 }
                 0..3 if try_uninstall(&client, group, "gizmos").await.is_ok() => {
@@ -330,7 +338,7 @@ async fn soak_informers_converge_while_kinds_are_installed_and_removed_at_random
                             .times(random.random_range(1..4)),
                     );
                 }
-                8 => server.restart().await.expect("it restarts"),
+                8 => server.restart().await.expect("the server restarts"),
                 _ => sleep(Duration::from_secs(random.random_range(0..90))).await,
             }
         }
@@ -371,12 +379,12 @@ async fn removing_a_kind_deletes_objects_whose_delete_events_were_missed() {
     server
         .install([definition("example.com", "gizmos", "Namespaced")])
         .await
-        .expect("it is installed");
+        .expect("the CRD is installed");
     create_gizmo(&client, "example.com", "gizmos", Some("default")).await;
     let gizmos = cache
         .informer_of(Select::dynamic(kind("example.com")))
-        .expect("it is new");
-    gizmos.await_synced().await.expect("it syncs");
+        .expect("the informer is declared");
+    gizmos.await_synced().await.expect("synced");
     let mut events = gizmos.events();
     next(&mut events).await;
     // The informer misses the deletion of the CRD.
@@ -384,7 +392,7 @@ async fn removing_a_kind_deletes_objects_whose_delete_events_were_missed() {
         .server()
         .faults()
         .add(Fault::on("watch gizmos").status(503));
-    server.restart().await.expect("it restarts");
+    server.restart().await.expect("the server restarts");
     until(|| matches!(gizmos.state(), InformerState::Degraded { .. })).await;
     uninstall(&client, "example.com", "gizmos").await;
     sleep(Duration::from_mins(2)).await;
@@ -409,18 +417,20 @@ async fn a_proxy_that_returns_404_does_not_empty_the_cache() {
     server
         .install([definition("example.com", "gizmos", "Namespaced")])
         .await
-        .expect("it is installed");
+        .expect("the CRD is installed");
     create_gizmo(&client, "example.com", "gizmos", Some("default")).await;
     create_map(&client, "default", "a", "blue").await;
     let gizmos = cache
         .informer_of(Select::dynamic(kind("example.com")))
-        .expect("it is new");
-    let maps = cache.informer::<ConfigMap>().expect("it is new");
-    cache.await_synced().await.expect("they sync");
+        .expect("the informer is declared");
+    let maps = cache
+        .informer::<ConfigMap>()
+        .expect("the informer is declared");
+    cache.await_synced().await.expect("synced");
     // Fail all requests, or only those for objects.
     for what in ["* *", "watch *.*"] {
         let rule = server.server().faults().add(Fault::on(what).status(404));
-        server.restart().await.expect("it restarts");
+        server.restart().await.expect("the server restarts");
         until(|| {
             [gizmos.state(), maps.state()]
                 .iter()
@@ -441,7 +451,9 @@ async fn a_proxy_that_returns_404_does_not_empty_the_cache() {
         assert_eq!(
             (
                 objects(&gizmos),
-                maps.list(&Query::default()).expect("it serves").len()
+                maps.list(&Query::default())
+                    .expect("the informer serves reads")
+                    .len()
             ),
             (1, 1)
         );
@@ -465,7 +477,7 @@ steersman::env_test! {
         until(|| is_missing(&versions)).await;
         let error = versions.list(&Query::default()).expect_err("nothing is known").to_string();
         assert!(error.contains("does not serve StorageVersion in internal.apiserver.k8s.io/v1alpha1"), "{error}");
-        let late = cache.await_synced_within(Duration::from_millis(1)).await.expect_err("it is absent").to_string();
+        let late = cache.await_synced_within(Duration::from_millis(1)).await.expect_err("the kind is missing").to_string();
         assert!(late.contains("StorageVersion (the API server does not serve"), "{late}");
         cache.stop().await;
         Ok(())

@@ -29,7 +29,7 @@ fn default_and_public() -> [Namespaces; 2] {
 async fn shows(maps: &Informer<ConfigMap>, namespace: &str, name: &str) {
     let shown = until(|| {
         maps.get(&ObjectKey::new(namespace, name))
-            .expect("it is synced")
+            .expect("the informer is synced")
             .is_some()
     });
     timeout(Duration::from_secs(10), shown)
@@ -48,8 +48,8 @@ async fn a_namespace_that_returns_404_does_not_affect_the_others() {
         let cache = cache(&client, CacheOptions::default());
         let maps = cache
             .informer_of(Select::<ConfigMap>::new().namespaces(namespaces))
-            .expect("it is new");
-        maps.await_synced().await.expect("it syncs");
+            .expect("the informer is declared");
+        maps.await_synced().await.expect("synced");
         let slow = Duration::from_millis(20);
         let rules = [
             Fault::on("watch configmaps kube-public/*")
@@ -117,7 +117,9 @@ async fn a_namespace_that_returns_404_from_the_start_is_reported_and_the_others_
             ..CacheOptions::default()
         },
     );
-    let maps = cache.informer::<ConfigMap>().expect("it is new");
+    let maps = cache
+        .informer::<ConfigMap>()
+        .expect("the informer is declared");
     let mut events = maps.events();
     until(|| matches!(maps.state(), InformerState::Degraded { .. })).await;
     let read = maps
@@ -136,7 +138,7 @@ async fn a_namespace_that_returns_404_from_the_start_is_reported_and_the_others_
     timeout(Duration::from_mins(2), maps.await_synced())
         .await
         .expect("in time")
-        .expect("it syncs");
+        .expect("synced");
     shows(&maps, "default", "o").await;
     cache.stop().await;
 }
@@ -145,7 +147,7 @@ async fn a_namespace_that_returns_404_from_the_start_is_reported_and_the_others_
 async fn a_removed_and_reinstalled_kind_is_synced_in_all_namespaces() {
     const GROUP: &str = "apart.example.com";
     for namespaces in default_and_public() {
-        let server = Embedded::start().expect("it starts");
+        let server = Embedded::start().expect("the server starts");
         let client = server.client().expect("a client");
         let cache = cache(
             &client,
@@ -156,16 +158,16 @@ async fn a_removed_and_reinstalled_kind_is_synced_in_all_namespaces() {
         );
         let gizmos = cache
             .informer_of(Select::dynamic(kind(GROUP)))
-            .expect("it is new");
+            .expect("the informer is declared");
         for _ in 0..3 {
             server
                 .install([definition(GROUP, "gizmos", "Namespaced")])
                 .await
-                .expect("it is installed");
+                .expect("the CRD is installed");
             for namespace in ["default", "kube-public"] {
                 create_gizmo(&client, GROUP, "gizmos", Some(namespace)).await;
             }
-            gizmos.await_synced().await.expect("it syncs");
+            gizmos.await_synced().await.expect("synced");
             until(|| gizmos.state() == InformerState::Synced && objects(&gizmos) == 2).await;
             uninstall(&client, GROUP, "gizmos").await;
             timeout(Duration::from_mins(15), until(|| is_missing(&gizmos)))

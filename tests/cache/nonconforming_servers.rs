@@ -49,14 +49,16 @@ fn streaming_lists(server: &ApiServer) -> usize {
 
 fn declare(client: &Client) -> (Running, Informer<ConfigMap>) {
     let cache = cache(client, CacheOptions::default());
-    let maps = cache.informer::<ConfigMap>().expect("it is new");
+    let maps = cache
+        .informer::<ConfigMap>()
+        .expect("the informer is declared");
     (cache, maps)
 }
 
 async fn shows(maps: &Informer<ConfigMap>, name: &str) {
     until(|| {
         maps.get(&ObjectKey::new("default", name))
-            .expect("it is synced")
+            .expect("the informer is synced")
             .is_some()
     })
     .await;
@@ -79,7 +81,7 @@ async fn assert_falls_back_to_pages(
     timeout(most, maps.await_synced())
         .await
         .expect("in time")
-        .expect("it syncs");
+        .expect("synced");
     assert_eq!(
         (
             streaming_lists(&server),
@@ -157,7 +159,7 @@ async fn two_server_errors_for_streaming_lists_fall_back_to_pages() {
         timeout(Duration::from_secs(10), maps.await_synced())
             .await
             .expect("in time")
-            .expect("it syncs");
+            .expect("synced");
         assert_eq!(
             (
                 streaming_lists(&server),
@@ -178,7 +180,7 @@ async fn a_forbidden_or_throttled_streaming_list_does_not_fall_back_to_pages() {
             .faults()
             .add(Fault::on("watch configmaps").status(code).times(5));
         let (cache, maps) = declare(&client);
-        maps.await_synced().await.expect("it syncs");
+        maps.await_synced().await.expect("synced");
         assert_eq!(
             (
                 streaming_lists(&server),
@@ -199,7 +201,7 @@ async fn a_relist_after_a_paged_list_is_streamed_again() {
         .faults()
         .add(Fault::on("watch configmaps").status(503).times(2));
     let (cache, maps) = declare(&client);
-    maps.await_synced().await.expect("it syncs");
+    maps.await_synced().await.expect("synced");
     assert_eq!(
         (
             streaming_lists(&server),
@@ -238,7 +240,7 @@ async fn repeated_invalid_watch_events_are_followed_by_a_list() {
         _ => ResponseAction::Pass,
     });
     let (cache, maps) = declare(&client);
-    maps.await_synced().await.expect("it syncs");
+    maps.await_synced().await.expect("synced");
     create_map(&direct_client, "default", "a", "blue").await;
     timeout(Duration::from_mins(10), shows(&maps, "a"))
         .await
@@ -261,7 +263,7 @@ async fn time_until_degraded(words: Vec<(Duration, String)>) -> Duration {
         _ => ResponseAction::Pass,
     });
     let (cache, maps) = declare(&client);
-    maps.await_synced().await.expect("it syncs");
+    maps.await_synced().await.expect("synced");
     let started = Instant::now();
     create_map(&direct_client, "default", "b", "blue").await;
     until(|| matches!(maps.state(), InformerState::Degraded { .. })).await;
@@ -324,7 +326,7 @@ async fn events_without_a_resource_version_are_applied() {
             _ => ResponseAction::Pass,
         });
         let (cache, maps) = declare(&client);
-        maps.await_synced().await.expect("it syncs");
+        maps.await_synced().await.expect("synced");
         until(|| maps.stats().decode_errors == 2).await;
         let all = maps.list(&Query::default()).expect("synced");
         let color = |map: &ConfigMap| {
@@ -369,7 +371,7 @@ async fn relists_after(codes: &[u16]) -> u64 {
     };
     let rules: Vec<_> = codes.iter().map(add_fault).collect();
     let (cache, maps) = declare(&client);
-    maps.await_synced().await.expect("it syncs");
+    maps.await_synced().await.expect("synced");
     until(|| rules.iter().all(|rule| rule.hits() == 1)).await;
     create_map(&client, "default", "b", "blue").await;
     shows(&maps, "b").await;
@@ -415,7 +417,7 @@ async fn lists_back_off_if_every_watch_expires_after_a_second() {
         Duration::from_millis(1100),
         true,
     ));
-    maps.await_synced().await.expect("it syncs");
+    maps.await_synced().await.expect("synced");
     server.journal().clear();
     sleep(Duration::from_mins(10)).await;
     let lists = server.journal().count("list configmaps");
@@ -432,7 +434,7 @@ async fn lists_back_off_if_every_watch_expires_after_a_second() {
 async fn a_single_expired_watch_relists_at_once_without_degrading() {
     let (server, _) = server();
     let (cache, maps) = declare(&expiring_watches(&server, Duration::from_mins(4), false));
-    maps.await_synced().await.expect("it syncs");
+    maps.await_synced().await.expect("synced");
     let started = Instant::now();
     let relisted = || {
         assert_eq!(maps.state(), InformerState::Synced);
@@ -481,7 +483,9 @@ async fn rejected_continue_tokens_fall_back_to_an_unpaged_list_with_backoff() {
                 ..CacheOptions::default()
             },
         );
-        let maps = cache.informer::<ConfigMap>().expect("it is new");
+        let maps = cache
+            .informer::<ConfigMap>()
+            .expect("the informer is declared");
         sleep(Duration::from_mins(10)).await;
         let requests = mem::take(&mut *requests.lock());
         let at_once: Vec<_> = requests

@@ -189,13 +189,13 @@ steersman::env_test! {
             let made = create_map(&client, &namespace, name, "red").await;
             create_map(&client, &namespace, "bad", "red").await;
             until(|| maps.stats().decode_errors > 0).await;
-            let map = maps.get(&ObjectKey::new(&namespace, name))?.expect("it came before the bad one");
+            let map = maps.get(&ObjectKey::new(&namespace, name))?.expect("the last version that decoded");
             assert_eq!((&map.data, &map.metadata.labels), (&None, &made.metadata.labels));
-            assert_eq!(map.metadata.resource_version, made.metadata.resource_version, "a transform cannot change it");
+            assert_eq!(map.metadata.resource_version, made.metadata.resource_version, "a transform cannot change the resource version");
             assert!(metadata.get(&ObjectKey::new(&namespace, "before"))?.expect("exists").metadata.uid.is_some());
             let bad = maps.get(&ObjectKey::new(&namespace, "bad"));
             assert!(matches!(bad, Err(CacheError::Undecodable { .. })), "{bad:?}");
-            let message = maps.stats().last_decode_error.expect("why");
+            let message = maps.stats().last_decode_error.expect("an error");
             assert!(message.contains("bad") && message.contains("transform"), "{message}");
             Api::<ConfigMap>::namespaced(client.clone(), &namespace).delete("bad", &DeleteParams::default()).await?;
             cache.stop().await;
@@ -256,7 +256,7 @@ steersman::env_test! {
 
 #[tokio::test(start_paused = true)]
 async fn a_declaration_overrides_the_options_of_its_kind() {
-    let server = Embedded::start().expect("it starts");
+    let server = Embedded::start().expect("the server starts");
     let client = server.client().expect("a client");
     for (name, app) in [("a", "blue"), ("b", "red")] {
         create_map(&client, "default", name, app).await;
@@ -277,11 +277,13 @@ async fn a_declaration_overrides_the_options_of_its_kind() {
     let metadata = cache
         .informer::<Metadata<ConfigMap>>()
         .expect("a typed one serves it");
-    let maps = cache.informer::<ConfigMap>().expect("it is the same one");
+    let maps = cache
+        .informer::<ConfigMap>()
+        .expect("the informer is shared");
     let red = cache
         .informer_of(Maps::new().labels("app=red"))
-        .expect("it is another one");
-    cache.await_synced().await.expect("it syncs");
+        .expect("another informer is declared");
+    cache.await_synced().await.expect("synced");
     assert_eq!(cache.informers().len(), 2);
     let names = |maps: &Informer<ConfigMap>| {
         maps.list(&Query::default()).expect("a list")[0]
@@ -303,7 +305,7 @@ async fn a_declaration_overrides_the_options_of_its_kind() {
 
     let other = cache
         .informer_of(Maps::new().transform(|_| {}))
-        .expect_err("it has another one");
+        .expect_err("another transform");
     assert!(
         matches!(other, CacheError::TransformMismatch { .. })
             && other.to_string().contains("clones"),
@@ -311,7 +313,7 @@ async fn a_declaration_overrides_the_options_of_its_kind() {
     );
     let nodes = cache
         .informer_of(Select::<Node>::new().namespaces(namespace_list(&["default"])))
-        .expect_err("they have none");
+        .expect_err("the kind has no namespaces");
     assert!(matches!(nodes, CacheError::NotNamespaced { .. }), "{nodes}");
     cache.stop().await;
 }
@@ -319,8 +321,8 @@ async fn a_declaration_overrides_the_options_of_its_kind() {
 /// controller-runtime's constructor also rejects namespaces of a cluster-scoped kind and invalid
 /// selectors.
 #[tokio::test]
-async fn options_that_cannot_be_are_refused_when_the_cache_is_created() {
-    let server = Embedded::start().expect("it starts");
+async fn invalid_options_are_rejected_when_the_cache_is_created() {
+    let server = Embedded::start().expect("the server starts");
     let of_kind = |kind: Select<AnyKind>| CacheOptions {
         kinds: vec![kind],
         ..CacheOptions::default()
@@ -378,13 +380,13 @@ async fn options_that_cannot_be_are_refused_when_the_cache_is_created() {
         ])
     };
     let mistyped = create_cache(of_kind(Maps::new().namespaces(dropping()).into()))
-        .expect_err("it is for nodes");
+        .expect_err("a transform of nodes");
     assert!(
         matches!(mistyped, CacheError::TransformTypeMismatch { .. })
             && mistyped.to_string().contains("pass a transform for"),
         "{mistyped}"
     );
-    let of_all = create_cache(in_namespaces(dropping())).expect_err("it is for all kinds");
+    let of_all = create_cache(in_namespaces(dropping())).expect_err("a transform for one type");
     assert!(
         matches!(of_all, CacheError::TransformNotForAllKinds)
             && of_all.to_string().contains("CacheOptions::kinds"),

@@ -39,7 +39,7 @@ async fn namespace(client: &Client, name: &str) {
     Api::<Namespace>::all(client.clone())
         .create(&PostParams::default(), &made)
         .await
-        .expect("it is new");
+        .expect("the object is created");
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
@@ -69,8 +69,10 @@ async fn an_object_whose_serializer_panics_is_stored_and_its_watch_continues() {
         .await
         .expect("a definition");
     let cache = running(client.clone(), &["default"]);
-    let all = cache.informer::<Faulty>().expect("it is new");
-    all.await_synced().await.expect("it syncs");
+    let all = cache
+        .informer::<Faulty>()
+        .expect("the informer is declared");
+    all.await_synced().await.expect("synced");
     let api = Api::<DynamicObject>::namespaced_with(
         client,
         "default",
@@ -81,7 +83,7 @@ async fn an_object_whose_serializer_panics_is_stored_and_its_watch_continues() {
             .data(json!({"spec": {"count": count}}));
         api.create(&PostParams::default(), &object)
             .await
-            .expect("it is new");
+            .expect("the object is created");
     }
     until(|| all.list(&Query::default()).expect("synced").len() == 2).await;
     assert_eq!(all.state(), InformerState::Synced);
@@ -120,8 +122,8 @@ async fn assert_recovers_from_panics(namespaces: Namespaces) {
     let cache = cache(&panics_in_one(&server, &left), options(&["one", "two"]));
     let maps = cache
         .informer_of(Select::<ConfigMap>::new().namespaces(namespaces))
-        .expect("it is new");
-    maps.await_synced().await.expect("it syncs");
+        .expect("the informer is declared");
+    maps.await_synced().await.expect("synced");
     left.store(usize::MAX, Relaxed);
     // The open watches end, and the next ones panic.
     sleep(Duration::from_mins(11)).await;

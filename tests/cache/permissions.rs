@@ -37,11 +37,11 @@ async fn allow(admin: &Client, namespace: &str, resources: &str) {
     Api::namespaced(admin.clone(), namespace)
         .create(&options, &role)
         .await
-        .expect("it is new");
+        .expect("the object is created");
     Api::namespaced(admin.clone(), namespace)
         .create(&options, &binding)
         .await
-        .expect("it is new");
+        .expect("the object is created");
 }
 
 /// Adds a fault that returns 403.
@@ -95,7 +95,7 @@ steersman::env_test! {
             let read = read.expect_err("nothing is known").to_string();
             assert!(is_forbidden(&read, "secrets", &env), "{read}");
         }
-        let timeout_error = cache.await_synced_within(Duration::from_millis(100)).await.expect_err("it is refused");
+        let timeout_error = cache.await_synced_within(Duration::from_millis(100)).await.expect_err("forbidden");
         assert!(matches!(&timeout_error, CacheError::SyncTimeout { waiting, .. } if waiting.len() == 1), "{timeout_error}");
         assert!(timeout_error.to_string().contains("Secret (") && is_forbidden(&timeout_error.to_string(), "secrets", &env), "{timeout_error}");
 
@@ -120,18 +120,18 @@ steersman::env_test! {
         let cache = cache(&env.client_as(USER, &[])?, CacheOptions { allow_lazy: true, ..options(&[&namespace]) });
         let client = client::Client::new(env.client_as(USER, &[])?)?.with_cache(Cache::clone(&cache));
         let key = ObjectKey::new(&namespace, "a");
-        let is_refused = |read: client::Error| {
+        let is_forbidden_read = |read: client::Error| {
             let is_not_synced = matches!(read, client::Error::Cache(CacheError::NotSynced { .. }));
             is_not_synced && is_forbidden(&read.to_string(), "secrets", &env)
         };
-        assert!(is_refused(client.get::<Secret>(&key).await.expect_err("it may not be read")));
+        assert!(is_forbidden_read(client.get::<Secret>(&key).await.expect_err("the read is forbidden")));
         // Later reads know the error and fail without waiting.
         for _ in 0..3 {
             let read = client.get::<Secret>(&key).now_or_never().expect("no wait");
-            assert!(is_refused(read.expect_err("it may not be read")));
+            assert!(is_forbidden_read(read.expect_err("the read is forbidden")));
             let all = Query::<Secret>::default();
             let read = client.list(&all).now_or_never().expect("no wait");
-            assert!(is_refused(read.expect_err("it may not be read")));
+            assert!(is_forbidden_read(read.expect_err("the read is forbidden")));
         }
         assert!(client.get::<ConfigMap>(&key).await?.is_some(), "kinds sync independently");
 
@@ -140,7 +140,7 @@ steersman::env_test! {
             rule.remove();
         }
         while let Err(error) = client.get::<Secret>(&key).await {
-            assert!(is_refused(error));
+            assert!(is_forbidden_read(error));
             sleep(Duration::from_millis(10)).await;
         }
         assert_eq!(cache.informers().len(), 2, "each kind was declared once");

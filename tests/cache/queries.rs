@@ -134,8 +134,8 @@ steersman::env_test! {
         }
         let mine = format!("metadata.namespace={namespace},metadata.name!=b");
         assert_eq!(metadata.list(&Query::<Metadata>::default().fields(&mine)?)?.len(), 2);
-        let refused = metadata.list(&Query::default().fields("data.color=blue")?);
-        let error = refused.expect_err("the field is not cached");
+        let rejected = metadata.list(&Query::default().fields("data.color=blue")?);
+        let error = rejected.expect_err("the field is not cached");
         assert!(matches!(&error, CacheError::FieldNotCached { .. }) && error.to_string().contains("data.color"), "{error}");
         assert!(matches!(Query::<ConfigMap>::default().fields("a b"), Err(CacheError::InvalidFieldSelector { .. })));
         cache.stop().await;

@@ -29,7 +29,7 @@ steersman::env_test! {
         let maps = cache.informer::<ConfigMap>()?;
         maps.await_synced().await?;
         let key = |name: &str| ObjectKey::new(&namespace, name);
-        let read = maps.get(&key("first"))?.expect("it was there before");
+        let read = maps.get(&key("first"))?.expect("the object existed before");
         assert_eq!((&read.data, &read.metadata.uid), (&made.data, &made.metadata.uid));
         assert!(read.metadata.managed_fields.is_none(), "managed fields are opt-in");
         assert!(Arc::ptr_eq(&read, &maps.get(&key("first"))?.expect("still there")), "shared");

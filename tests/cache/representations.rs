@@ -46,8 +46,8 @@ steersman::env_test! {
         let cache = running(client, &[&namespace]);
         let typed = cache.informer::<ConfigMap>()?;
         let metadata = cache.informer::<Metadata<ConfigMap>>()?;
-        let refused = cache.informer_of(Select::dynamic(config_map())).expect_err("a typed store has no unknown fields");
-        assert!(matches!(refused, CacheError::RepresentationMismatch { .. }) && refused.to_string().contains(".compact()"), "{refused}");
+        let rejected = cache.informer_of(Select::dynamic(config_map())).expect_err("a typed store has no unknown fields");
+        assert!(matches!(rejected, CacheError::RepresentationMismatch { .. }) && rejected.to_string().contains(".compact()"), "{rejected}");
         let managed = cache.informer_of(Select::<ConfigMap>::new().managed_fields());
         assert!(matches!(managed, Err(CacheError::ManagedFieldsDropped { .. })));
         cache.await_synced().await?;

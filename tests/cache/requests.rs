@@ -39,8 +39,10 @@ async fn synced(client: &Client, page_size: u32) -> (Running, Informer<ConfigMap
             ..CacheOptions::default()
         },
     );
-    let maps = cache.informer::<ConfigMap>().expect("it is new");
-    maps.await_synced().await.expect("it syncs");
+    let maps = cache
+        .informer::<ConfigMap>()
+        .expect("the informer is declared");
+    maps.await_synced().await.expect("synced");
     (cache, maps)
 }
 
@@ -147,7 +149,9 @@ async fn time_to_deliver(count: u64) -> Duration {
             ..CacheOptions::default()
         },
     );
-    let maps = cache.informer::<ConfigMap>().expect("it is new");
+    let maps = cache
+        .informer::<ConfigMap>()
+        .expect("the informer is declared");
     let (mut events, started, mut received) = (maps.events(), Instant::now(), 0);
     while received < count {
         received += u64::from(matches!(events.next().await, Some(InformerEvent::Event(_))));
@@ -287,8 +291,10 @@ async fn a_namespace_overrides_the_page_size() {
             ..CacheOptions::default()
         },
     );
-    let maps = cache.informer::<ConfigMap>().expect("it is new");
-    maps.await_synced().await.expect("it syncs");
+    let maps = cache
+        .informer::<ConfigMap>()
+        .expect("the informer is declared");
+    maps.await_synced().await.expect("synced");
     for (namespace, limit) in [("default", "limit=3"), ("kube-system", "limit=7")] {
         let pages = server.journal().matching("list configmaps");
         let mut pages = pages
@@ -371,7 +377,7 @@ async fn assert_recovers_from_a_stall(
         matches!(&state, InformerState::Degraded { error: message, .. } if message.contains(error)),
         "{state:?}"
     );
-    maps.await_synced().await.expect("it syncs");
+    maps.await_synced().await.expect("synced");
     assert!(
         started.elapsed() < Duration::from_secs(limit + 5),
         "{:?}",
@@ -455,7 +461,7 @@ async fn bookmarks_advance_the_published_revision() {
     Api::<Secret>::default_namespaced(client)
         .create(&PostParams::default(), &secret)
         .await
-        .expect("it is new");
+        .expect("the object is created");
     assert!(before < Some(server.revision()));
     timeout(
         Duration::from_mins(4),
@@ -496,10 +502,14 @@ async fn a_forbidden_or_slow_kind_does_not_delay_another() {
         let (server, client) = server();
         server.faults().add(fault);
         let cache = cache(&client, CacheOptions::default());
-        let secrets = cache.informer::<Secret>().expect("it is new");
-        let maps = cache.informer::<ConfigMap>().expect("it is new");
+        let secrets = cache
+            .informer::<Secret>()
+            .expect("the informer is declared");
+        let maps = cache
+            .informer::<ConfigMap>()
+            .expect("the informer is declared");
         let started = Instant::now();
-        maps.await_synced().await.expect("it syncs");
+        maps.await_synced().await.expect("synced");
         let mut events = maps.events();
         while !matches!(events.next().await, Some(InformerEvent::Synced)) {}
         for name in ["a", "b", "c"] {

@@ -38,17 +38,20 @@ async fn an_object_with_a_reassigned_resource_version_is_updated() {
         Select::<ConfigMap>::new(),
         Select::<ConfigMap>::new().compact(),
     ] {
-        let network = FaultyNetwork::new(ApiServer::new(Options::default()).expect("it starts"), 0);
+        let network = FaultyNetwork::new(
+            ApiServer::new(Options::default()).expect("the server starts"),
+            0,
+        );
         network.set_reliable(true);
         let cache = Running::new(
             Cache::new(network.client(), CacheOptions::default()).expect("a ready client"),
         );
-        let maps = cache.informer_of(select).expect("it is new");
+        let maps = cache.informer_of(select).expect("the informer is declared");
         create_map(&network.direct_client(), "default", "painted", "blue").await;
         let backup = network.server().fork();
         let lost = paint(network.direct_client(), "lost").await;
         create_map(&network.direct_client(), "default", "other", "blue").await;
-        maps.await_synced().await.expect("it syncs");
+        maps.await_synced().await.expect("synced");
         until(|| maps.list(&Query::default()).expect("synced").len() == 2).await;
         let mut events = maps.events();
         while !matches!(
@@ -73,7 +76,7 @@ async fn an_object_with_a_reassigned_resource_version_is_updated() {
                 continue;
             };
             if new.name() == "painted" {
-                let [old, new] = [old, new].map(|map| map.decode().expect("it is one"));
+                let [old, new] = [old, new].map(|map| map.decode().expect("a config map"));
                 assert_eq!(
                     (color_of(&old), color_of(&new)),
                     (Some("lost"), Some("restored"))

@@ -33,7 +33,7 @@ async fn resyncs(events: &mut Events<ConfigMap>, long: Duration) -> BTreeMap<Str
 
 #[tokio::test(start_paused = true)]
 async fn each_subscription_has_its_own_resync_period_without_requests() {
-    let server = Embedded::start().expect("it starts");
+    let server = Embedded::start().expect("the server starts");
     let client = server.client().expect("a client");
     for name in ["a", "b", "c"] {
         create_map(&client, "default", name, "blue").await;
@@ -49,8 +49,9 @@ async fn each_subscription_has_its_own_resync_period_without_requests() {
         select().resync(MINUTE),
         select().resync(Duration::ZERO),
     ];
-    let informers = declared.map(|select| cache.informer_of(select).expect("it is the same"));
-    cache.await_synced().await.expect("it syncs");
+    let informers =
+        declared.map(|select| cache.informer_of(select).expect("the informer is shared"));
+    cache.await_synced().await.expect("synced");
     assert_eq!(
         cache.informers().len(),
         1,
@@ -84,7 +85,7 @@ async fn each_subscription_has_its_own_resync_period_without_requests() {
 /// The `SyncPeriod` of a namespace overrides that of the kind, as in controller-runtime.
 #[tokio::test(start_paused = true)]
 async fn each_namespace_has_its_own_resync_period() {
-    let server = Embedded::start().expect("it starts");
+    let server = Embedded::start().expect("the server starts");
     let client = server.client().expect("a client");
     for (namespace, name) in [
         ("default", "quick"),
@@ -105,8 +106,8 @@ async fn each_namespace_has_its_own_resync_period() {
     let cache = Running::new(Cache::new(client, CacheOptions::default()).expect("a ready client"));
     let maps = cache
         .informer_of(select.labels("app=blue"))
-        .expect("it is new");
-    cache.await_synced().await.expect("it syncs");
+        .expect("the informer is declared");
+    cache.await_synced().await.expect("synced");
     let mut events = maps.events();
     let counts = resyncs(&mut events, 60 * MINUTE).await;
     assert_eq!(counts.keys().collect::<Vec<_>>(), ["quick", "slow"]);
@@ -126,7 +127,7 @@ async fn each_namespace_has_its_own_resync_period() {
 
 #[tokio::test(start_paused = true)]
 async fn a_resync_period_beyond_the_range_of_the_clock_never_elapses() {
-    let server = Embedded::start().expect("it starts");
+    let server = Embedded::start().expect("the server starts");
     let client = server.client().expect("a client");
     create_map(&client, "default", "a", "blue").await;
     let cache = Running::new(Cache::new(client, CacheOptions::default()).expect("a ready client"));
@@ -139,7 +140,7 @@ async fn a_resync_period_beyond_the_range_of_the_clock_never_elapses() {
         for _ in 0..20 {
             let maps = cache
                 .informer_of(Select::<ConfigMap>::new().resync(period))
-                .expect("it is the same");
+                .expect("the informer is shared");
             let mut events = maps.events();
             assert!(matches!(
                 events.next().await,
@@ -153,21 +154,23 @@ async fn a_resync_period_beyond_the_range_of_the_clock_never_elapses() {
 
 #[tokio::test(start_paused = true)]
 async fn a_resync_is_opt_in_and_starts_after_the_initial_events() {
-    let server = Embedded::start().expect("it starts");
+    let server = Embedded::start().expect("the server starts");
     let client = server.client().expect("a client");
     create_map(&client, "default", "a", "blue").await;
     let cache = Cache::new(client, CacheOptions::default()).expect("a ready client");
-    let plain = cache.informer::<ConfigMap>().expect("it is new");
+    let plain = cache
+        .informer::<ConfigMap>()
+        .expect("the informer is declared");
     let resynced = cache
         .informer_of(Select::<ConfigMap>::new().resync(MINUTE))
-        .expect("it is the same");
+        .expect("the informer is shared");
     let (mut plain, mut resynced) = (plain.events(), resynced.events());
     assert!(
         resyncs(&mut resynced, 10 * MINUTE).await.is_empty(),
         "the cache does not run yet"
     );
     let cache = Running::new(cache);
-    cache.await_synced().await.expect("it syncs");
+    cache.await_synced().await.expect("synced");
     assert!(matches!(
         resynced.next().await,
         Some(InformerEvent::Event(Event::Create { initial: true, .. }))

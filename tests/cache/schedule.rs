@@ -418,7 +418,7 @@ impl Schedule {
                     subject.revision()
                 ));
             }
-            let contents = subject.contents().expect("it is synced");
+            let contents = subject.contents().expect("the informer is synced");
             if contents != expected {
                 return Some(format!("{name} has {contents:?}, the server {expected:?}"));
             }

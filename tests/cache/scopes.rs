@@ -58,7 +58,7 @@ steersman::env_test! {
 
 #[tokio::test(start_paused = true)]
 async fn declarations_with_and_without_namespaces_are_not_shared_before_discovery() {
-    let server = Embedded::start().expect("it starts");
+    let server = Embedded::start().expect("the server starts");
     let client = server.client().expect("a client");
     let all = || Select::dynamic(GroupVersionKind::gvk("", "v1", "Namespace"));
     let cache = running(client, &["default"]);
@@ -66,7 +66,7 @@ async fn declarations_with_and_without_namespaces_are_not_shared_before_discover
         .informer_of(all().namespaces(namespace_list(&["default"])))
         .expect("a new informer");
     let right = cache.informer_of(all()).expect("a new informer");
-    right.await_synced().await.expect("it syncs");
+    right.await_synced().await.expect("synced");
     until(|| rejects_namespaces(&some)).await;
     assert_eq!(right.state(), InformerState::Synced);
     cache.stop().await;
@@ -75,7 +75,7 @@ async fn declarations_with_and_without_namespaces_are_not_shared_before_discover
 #[tokio::test(start_paused = true)]
 async fn a_kind_reinstalled_as_namespaced_uses_the_declared_namespaces() {
     const GROUP: &str = "scopes.example.com";
-    let server = Embedded::start().expect("it starts");
+    let server = Embedded::start().expect("the server starts");
     let client = server.client().expect("a client");
     let cache = cache(&client, CacheOptions::default());
     let gizmos = Select::dynamic(kind(GROUP)).namespaces(namespace_list(&["default"]));
@@ -84,7 +84,7 @@ async fn a_kind_reinstalled_as_namespaced_uses_the_declared_namespaces() {
         server
             .install([definition(GROUP, "widgets", "Cluster")])
             .await
-            .expect("it is installed");
+            .expect("the CRD is installed");
         create_gizmo(&client, GROUP, "widgets", None).await;
         until(|| rejects_namespaces(&gizmos)).await;
         assert_eq!(gizmos.stats().objects, 0, "no objects are stored");
@@ -94,11 +94,11 @@ async fn a_kind_reinstalled_as_namespaced_uses_the_declared_namespaces() {
         server
             .install([definition(GROUP, "gizmos", "Namespaced")])
             .await
-            .expect("it is installed");
+            .expect("the CRD is installed");
         for namespace in ["default", "kube-public"] {
             create_gizmo(&client, GROUP, "gizmos", Some(namespace)).await;
         }
-        gizmos.await_synced().await.expect("it syncs");
+        gizmos.await_synced().await.expect("synced");
         until(|| gizmos.state() == InformerState::Synced && objects(&gizmos) == 1).await;
         uninstall(&client, GROUP, "gizmos").await;
         until(|| is_missing(&gizmos)).await;

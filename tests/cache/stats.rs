@@ -179,13 +179,13 @@ steersman::env_test! {
 
 fn page(registry: &Registry) -> String {
     let mut page = String::new();
-    encode(&mut page, registry).expect("it is written");
+    encode(&mut page, registry).expect("written");
     page
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_metrics_of_an_informer_disappear_with_it() {
-    let server = Embedded::start().expect("it starts");
+    let server = Embedded::start().expect("the server starts");
     let client = server.client().expect("a client");
     create_map(&client, "default", "a", "blue").await;
     let cache = running(client, &["default"]);
@@ -195,10 +195,10 @@ async fn the_metrics_of_an_informer_disappear_with_it() {
 
     let maps = cache
         .informer_of(Select::<ConfigMap>::new().labels("app=blue"))
-        .expect("it is new");
-    let namespaces: Informer<Namespace> = cache.informer().expect("it is new");
+        .expect("the informer is declared");
+    let namespaces: Informer<Namespace> = cache.informer().expect("the informer is declared");
     let slow = maps.events();
-    cache.await_synced().await.expect("they sync");
+    cache.await_synced().await.expect("synced");
     until(|| maps.stats().objects == 1).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     let text = page(&registry);
@@ -257,7 +257,7 @@ async fn the_metrics_of_an_informer_disappear_with_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_late_handler_is_behind_by_the_number_of_objects() {
-    let server = Embedded::start().expect("it starts");
+    let server = Embedded::start().expect("the server starts");
     let client = server.client().expect("a client");
     for number in 0..50 {
         create_map(&client, "default", &format!("m{number}"), "blue").await;
@@ -265,8 +265,8 @@ async fn a_late_handler_is_behind_by_the_number_of_objects() {
     let cache = running(client, &["default"]);
     let maps = cache
         .informer_of(Select::<ConfigMap>::new().labels("app=blue"))
-        .expect("it is new");
-    maps.await_synced().await.expect("it syncs");
+        .expect("the informer is declared");
+    maps.await_synced().await.expect("synced");
     let mut registry = Registry::default();
     registry.register_collector(Box::new(CacheMetrics::new(&cache)));
     let behind = || {
@@ -300,20 +300,22 @@ async fn a_late_handler_is_behind_by_the_number_of_objects() {
 /// Prometheus rejects a page with a duplicate series.
 #[tokio::test(start_paused = true)]
 async fn cache_metrics_have_no_duplicate_series() {
-    let server = Embedded::start().expect("it starts");
+    let server = Embedded::start().expect("the server starts");
     let client = server.client().expect("a client");
     let cache = running(client, &["default"]);
     // This declares an internal informer of namespaces.
     let tenants = Select::<ConfigMap>::new().namespaces(Namespaces::Labelled("tenant".into()));
-    let _maps = cache.informer_of(tenants).expect("it is new");
+    let _maps = cache
+        .informer_of(tenants)
+        .expect("the informer is declared");
     let _namespaces = cache
         .informer_of(Select::<Namespace>::new().labels("tenant"))
-        .expect("it is new");
+        .expect("the informer is declared");
     // Declared before discovery shows that both have the same scope.
     let nodes = || Select::dynamic(GroupVersionKind::gvk("", "v1", "Node"));
     let _nodes = [nodes(), nodes().namespaces(Namespaces::All)]
         .map(|nodes| cache.informer_of(nodes).expect("a new informer"));
-    cache.await_synced().await.expect("they sync");
+    cache.await_synced().await.expect("synced");
     let mut registry = Registry::default();
     registry.register_collector(Box::new(CacheMetrics::new(&cache)));
     let text = page(&registry);

@@ -25,8 +25,8 @@ impl Running {
         drop(self.stop);
         self.task
             .await
-            .expect("it does not panic")
-            .expect("it ran once");
+            .expect("no panic")
+            .expect("the cache ran once");
     }
 }
 
@@ -40,7 +40,7 @@ impl Deref for Running {
 
 /// Runs a cache of the given namespaces.
 pub(crate) fn running(client: Client, namespaces: &[&str]) -> Running {
-    Running::new(Cache::new(client, options(namespaces)).expect("it is ready"))
+    Running::new(Cache::new(client, options(namespaces)).expect("a cache"))
 }
 
 pub(crate) fn options(namespaces: &[&str]) -> CacheOptions {
@@ -73,7 +73,9 @@ pub(crate) fn stored_objects(
             map.metadata.name.clone()?,
         ))
     };
-    let all = maps.list(&Query::default()).expect("it is synced");
+    let all = maps
+        .list(&Query::default())
+        .expect("the informer is synced");
     all.iter()
         .filter_map(number)
         .filter(|(_, name)| name.len() == 1)
@@ -92,7 +94,7 @@ pub(crate) async fn create_map(
     let maps = Api::<ConfigMap>::namespaced(client.clone(), namespace);
     maps.create(&PostParams::default(), &map)
         .await
-        .expect("it is new")
+        .expect("the object is created")
 }
 
 /// Waits until `holds` returns true. The test has its own timeout.

@@ -49,7 +49,7 @@ async fn paint(connection: &Connection, key: &ObjectKey, color: &str) {
     let patch = Patch::Merge(json!({"data": {"color": color}}));
     maps.patch(key.name(), &PatchParams::default(), &patch)
         .await
-        .expect("it exists");
+        .expect("the object exists");
 }
 
 fn is_undecodable<T: std::fmt::Debug>(read: Result<T, CacheError>, key: &ObjectKey) -> bool {
@@ -70,7 +70,7 @@ fn is_undecodable<T: std::fmt::Debug>(read: Result<T, CacheError>, key: &ObjectK
 }
 
 /// Returns the next event as verb and name.
-async fn told(events: &mut Events<Painted>) -> String {
+async fn next_event(events: &mut Events<Painted>) -> String {
     match events.next().await {
         Some(InformerEvent::Synced) => "initial done".into(),
         Some(InformerEvent::Event(event)) => {
@@ -82,7 +82,7 @@ async fn told(events: &mut Events<Painted>) -> String {
                     assert!(
                         object
                             .decode()
-                            .expect_err("it does not decode")
+                            .expect_err("undecodable")
                             .to_string()
                             .contains("expected `red`")
                     );
@@ -143,7 +143,7 @@ steersman::env_test! {
         let client = Client::new(connection)?.with_cache(cache.clone());
         let map = json!({"metadata": {"name": "a", "namespace": namespace}, "data": {"color": "blue"}});
         let key = ObjectKey::of(&client.create(&serde_json::from_value::<ConfigMap>(map)?).await?);
-        let error = client.get::<Painted>(&key).await.expect_err("it does not decode");
+        let error = client.get::<Painted>(&key).await.expect_err("undecodable");
         assert!(matches!(&error, Error::Cache(CacheError::Undecodable { key: of, .. }) if *of == key), "{error}");
         let metadata = client.get::<Metadata<Painted>>(&key).await?.expect("its metadata decodes");
         assert_eq!(metadata.metadata.name.as_deref(), Some("a"));
@@ -174,11 +174,11 @@ steersman::env_test! {
         assert!(is_undecodable(maps.get(&key), &key));
         let client = Client::new(connection.clone())?.with_cache(cache.clone());
         assert_eq!(client.list(&all).await?.len(), 2);
-        let error = client.get::<Painted>(&key).await.expect_err("it does not decode");
+        let error = client.get::<Painted>(&key).await.expect_err("undecodable");
         assert!(matches!(error, Error::Cache(CacheError::Undecodable { .. })), "{error}");
         assert_eq!((maps.stats().undecoded, maps.stats().decode_errors), (1, 1));
-        let told = maps.stats().last_decode_error.expect("why");
-        assert!(told.contains("expected `red` or `green`") && !told.contains("blue"), "{told}");
+        let error = maps.stats().last_decode_error.expect("an error");
+        assert!(error.contains("expected `red` or `green`") && !error.contains("blue"), "{error}");
 
         // Readers of other types have it, and a view does not decode.
         assert_eq!(client.list::<ConfigMap>(&Query::default().namespace(Some(&namespace)).labels("app")?).await?.len(), 3);
@@ -200,20 +200,20 @@ steersman::env_test! {
         let cache = running(connection.clone(), &[&namespace]);
         let maps = cache.informer_of(select())?;
         let mut events = maps.events();
-        assert_eq!(told(&mut events).await, "generic a");
-        assert_eq!(told(&mut events).await, "initial done");
+        assert_eq!(next_event(&mut events).await, "generic a");
+        assert_eq!(next_event(&mut events).await, "initial done");
         let mut late = maps.events();
-        assert_eq!(told(&mut late).await, "generic a", "also to a subscription that begins later");
-        assert_eq!(told(&mut late).await, "initial done");
+        assert_eq!(next_event(&mut late).await, "generic a", "also to a subscription that begins later");
+        assert_eq!(next_event(&mut late).await, "initial done");
 
         paint(&connection, &key, "red").await;
-        assert_eq!(told(&mut events).await, "create a");
+        assert_eq!(next_event(&mut events).await, "create a");
         paint(&connection, &key, "white").await;
-        assert_eq!(told(&mut events).await, "generic a");
+        assert_eq!(next_event(&mut events).await, "generic a");
         paint(&connection, &key, "black").await;
-        assert_eq!(told(&mut events).await, "generic a");
+        assert_eq!(next_event(&mut events).await, "generic a");
         paint(&connection, &key, "green").await;
-        assert_eq!(told(&mut events).await, "update a");
+        assert_eq!(next_event(&mut events).await, "update a");
         cache.stop().await;
         Ok(())
     }
@@ -240,16 +240,18 @@ async fn a_relist_keeps_and_removes_objects_that_do_not_decode() {
         ResponseAction::Pass
     });
     let cache = cache(&connection, CacheOptions::default());
-    let maps = cache.informer_of(select()).expect("it is new");
+    let maps = cache
+        .informer_of(select())
+        .expect("the informer is declared");
     let mut events = maps.events();
-    let mut first = [told(&mut events).await, told(&mut events).await];
+    let mut first = [next_event(&mut events).await, next_event(&mut events).await];
     first.sort();
     assert_eq!(first, ["generic goes", "generic stays"]);
-    assert_eq!(told(&mut events).await, "initial done");
+    assert_eq!(next_event(&mut events).await, "initial done");
     let api = Api::<ConfigMap>::namespaced(direct_client.clone(), "default");
     api.delete("goes", &DeleteParams::default())
         .await
-        .expect("it exists");
+        .expect("the object exists");
     let relists = maps.stats().relists;
     until(|| maps.stats().relists > relists + 1).await;
     assert_eq!(maps.stats().undecoded, 1);
@@ -262,7 +264,7 @@ async fn a_relist_keeps_and_removes_objects_that_do_not_decode() {
             .expect("no error"),
         None
     );
-    let next = timeout(Duration::from_mins(1), told(&mut events)).await;
+    let next = timeout(Duration::from_mins(1), next_event(&mut events)).await;
     assert!(
         next.is_err(),
         "the same version is not reported again: {next:?}"

@@ -106,7 +106,7 @@ fn assert_view_equals_list<K: KubeObject>(
     );
     assert!(by_app.view(&"green".to_owned())?.is_empty());
     for object in blue.iter() {
-        let (key, whole) = (object.key(), object.decode().expect("it can be read"));
+        let (key, whole) = (object.key(), object.decode().expect("readable"));
         assert_eq!(
             (ObjectKey::of(&*whole), key.namespace()),
             (key.clone(), object.namespace()),
@@ -138,11 +138,11 @@ steersman::env_test! {
         for maps in [&typed, &compact] {
             assert_eq!(names(&maps.view(&Query::default().fields("data.color=red")?.sorted().limit(1))?).len(), 1);
         }
-        let refused = metadata.view(&Query::default().fields("data.color=red")?);
-        assert!(matches!(refused, Err(CacheError::FieldNotCached { .. })), "{refused:?}");
+        let rejected = metadata.view(&Query::default().fields("data.color=red")?);
+        assert!(matches!(rejected, Err(CacheError::FieldNotCached { .. })), "{rejected:?}");
         let other = by_app(&compact);
-        let refused = typed.view(&Query::default().index(&other, "red".to_owned()));
-        assert!(matches!(refused, Err(CacheError::IndexMismatch { .. })), "{refused:?}");
+        let rejected = typed.view(&Query::default().index(&other, "red".to_owned()));
+        assert!(matches!(rejected, Err(CacheError::IndexMismatch { .. })), "{rejected:?}");
         cache.stop().await;
         Ok(())
     }
@@ -166,7 +166,7 @@ steersman::env_test! {
             assert!(ptr::eq(&raw const *whole, &raw const *held), "a view of a typed informer borrows the cached object");
             assert_eq!(Arc::strong_count(&held), count);
             let kept = whole.into_arc();
-            assert!(Arc::ptr_eq(&kept, &held), "keeping it shares it");
+            assert!(Arc::ptr_eq(&kept, &held), "the kept object is shared");
         }
         let api = Api::<ConfigMap>::namespaced(client.clone(), &namespace);
         api.patch("a", &PatchParams::default(), &Patch::Merge(json!({"metadata": {"labels": {"app": "red"}}}))).await?;
@@ -190,8 +190,8 @@ steersman::env_test! {
         let cache = Cache::new(env.client()?, options(&[&namespace])).expect("a ready client");
         let maps = cache.informer::<ConfigMap>()?;
         let by_app = by_app(&maps);
-        for refused in [maps.view(&Query::default()), by_app.view(&"blue".to_owned())] {
-            assert!(matches!(refused, Err(CacheError::NotSynced { .. })), "{refused:?}");
+        for rejected in [maps.view(&Query::default()), by_app.view(&"blue".to_owned())] {
+            assert!(matches!(rejected, Err(CacheError::NotSynced { .. })), "{rejected:?}");
         }
         let cache = Running::new(cache);
         maps.await_synced().await?;

@@ -23,8 +23,10 @@ fn server() -> ApiServer {
 
 async fn synced(client: &Client) -> (Running, Informer<ConfigMap>) {
     let cache = cache(client, CacheOptions::default());
-    let maps = cache.informer::<ConfigMap>().expect("it is new");
-    maps.await_synced().await.expect("it syncs");
+    let maps = cache
+        .informer::<ConfigMap>()
+        .expect("the informer is declared");
+    maps.await_synced().await.expect("synced");
     (cache, maps)
 }
 

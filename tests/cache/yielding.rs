@@ -23,7 +23,7 @@ async fn max_decoded_without_yielding(streamed: bool, objects: usize, bytes: usi
         let map = serde_json::from_value(map).expect("a config map");
         maps.create(&PostParams::default(), &map)
             .await
-            .expect("it is new");
+            .expect("the object is created");
     }
     if !streamed {
         server
@@ -49,8 +49,8 @@ async fn max_decoded_without_yielding(streamed: bool, objects: usize, bytes: usi
     let cache = cache(&client, CacheOptions::default());
     let maps = cache
         .informer_of(Select::new().page_size(0).transform(record_poll))
-        .expect("it is new");
-    maps.await_synced().await.expect("it syncs");
+        .expect("the informer is declared");
+    maps.await_synced().await.expect("synced");
     other.abort();
     assert_eq!(
         server.journal().count("list configmaps"),

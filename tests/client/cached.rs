@@ -30,8 +30,8 @@ steersman::env_test! {
 
         let maps = cache.cache.informer::<ConfigMap>()?;
         maps.await_synced().await?;
-        let read = client.get::<ConfigMap>(&key).await?.expect("it was made");
-        assert!(Arc::ptr_eq(&read, &maps.get(&key)?.expect("it was made")), "the object is shared");
+        let read = client.get::<ConfigMap>(&key).await?.expect("the object exists");
+        assert!(Arc::ptr_eq(&read, &maps.get(&key)?.expect("the object exists")), "the object is shared");
         assert_eq!(read.metadata.uid, made.metadata.uid);
         let query = Query::default().labels("app=colors")?;
         assert!(Arc::ptr_eq(&client.list(&query).await?[0], &read));
@@ -68,7 +68,7 @@ steersman::env_test! {
         metadata.await_synced().await?;
         let synced = || Some(InformerState::Synced);
         metadata.wait_for(|state| *state == InformerState::Synced).await;
-        assert_eq!(states(&client), [None, synced(), None], "it has no bodies");
+        assert_eq!(states(&client), [None, synced(), None], "a metadata informer has no bodies");
 
         let secrets = cache.cache.informer_of(Select::<Secret>::new().compact())?;
         secrets.wait_for(|state| *state == InformerState::Synced).await;
@@ -76,7 +76,7 @@ steersman::env_test! {
         let secret = GroupVersionKind::gvk("", "v1", "Secret");
         assert_eq!(client.dynamic(&secret).informer_state(), synced());
         assert_eq!(client.live().informer_state::<Secret>(), None);
-        assert_eq!(live.informer_state::<Secret>(), None, "it has no cache");
+        assert_eq!(live.informer_state::<Secret>(), None, "a live client has no cache");
 
         let missing = GroupVersionKind::gvk("example.com", "v1", "Nothing");
         let informer = cache.cache.informer_of(Select::dynamic(missing.clone()))?;
@@ -99,7 +99,7 @@ steersman::env_test! {
         let dynamic = client.dynamic(&GroupVersionKind::gvk("", "v1", "ConfigMap"));
         assert!(client.get::<ConfigMap>(&key).await?.is_some());
         assert!(client.get::<Metadata<ConfigMap>>(&key).await?.is_some());
-        assert_eq!(dynamic.get(&key).await?.expect("it was made").data["data"]["color"], "blue");
+        assert_eq!(dynamic.get(&key).await?.expect("the object exists").data["data"]["color"], "blue");
         assert_eq!(dynamic.list(&Query::default().labels("app=colors")?).await?.len(), 1);
         let own = client.namespace(&namespace);
         let own = own.dynamic(&GroupVersionKind::gvk("", "v1", "ConfigMap"));
@@ -153,7 +153,7 @@ steersman::env_test! {
         let key = ObjectKey::of(&made);
         let all = Query::<ConfigMap>::default();
         let (one, other) = tokio::join!(client.get::<ConfigMap>(&key), client.list(&all));
-        let (one, other) = (one?.expect("it was made"), other?);
+        let (one, other) = (one?.expect("the object exists"), other?);
         assert!(other.iter().any(|map| Arc::ptr_eq(map, &one)), "one informer serves both");
         assert_eq!(cache.cache.informers().len(), 1);
         let outside = client.get::<ConfigMap>(&ObjectKey::new("default", "colors")).await;
@@ -230,7 +230,7 @@ async fn a_read_of_a_forbidden_kind_fails_at_once() -> anyhow::Result<()> {
         let error = client
             .get::<Secret>(&ObjectKey::new("default", "key"))
             .await
-            .expect_err("it is forbidden");
+            .expect_err("forbidden");
         assert!(
             matches!(&error, Error::Cache(CacheError::NotSynced { .. }))
                 && error.to_string().contains("forbidden"),
@@ -240,7 +240,7 @@ async fn a_read_of_a_forbidden_kind_fails_at_once() -> anyhow::Result<()> {
     let error = client
         .list(&Query::<ConfigMap>::default())
         .await
-        .expect_err("it is forbidden");
+        .expect_err("forbidden");
     assert!(
         matches!(&error, Error::Cache(CacheError::NotSynced { .. }))
             && error.to_string().contains("forbidden"),
@@ -288,7 +288,7 @@ async fn a_lazy_read_waits_ten_seconds_for_the_first_list() -> anyhow::Result<()
     let error = client
         .get::<ConfigMap>(&key)
         .await
-        .expect_err("there is no answer");
+        .expect_err("no response");
     assert!(
         matches!(error, Error::Cache(CacheError::NotSynced { .. })),
         "{error}"

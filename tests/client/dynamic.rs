@@ -35,7 +35,7 @@ steersman::env_test! {
         let (orders, key) = (client.dynamic(&kind), ObjectKey::new(&namespace, "web"));
         assert!(orders.get(&key).await?.is_none());
         let mut made = client.create(&object(&kind, &namespace, "web")).await?;
-        assert_eq!(*orders.get(&key).await?.expect("it was made"), made);
+        assert_eq!(*orders.get(&key).await?.expect("the object exists"), made);
         made.data["spec"]["count"] = json!(2);
         let updated = client.update(&made).await?;
         assert_eq!(updated.types, made.types);
@@ -62,7 +62,7 @@ steersman::env_test! {
         let (client, namespace) = live(&env).await?;
         let kind = gvk("later.client.steersman.example");
         assert_eq!(client.discover(&kind).await?, None);
-        let error = client.create(&object(&kind, &namespace, "web")).await.expect_err("there is no such kind");
+        let error = client.create(&object(&kind, &namespace, "web")).await.expect_err("an unknown kind");
         assert!(matches!(error, Error::NoSuchKind(_)) && !error.is_not_found(), "{error}");
         assert!(error.to_string().contains("later.client.steersman.example/v1 Order"), "{error}");
         env.install([definition(&kind.group)]).await?;

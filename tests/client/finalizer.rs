@@ -46,7 +46,9 @@ async fn deleted(client: &Client, namespace: &str, finalizers: &[&str]) -> Resul
     let key = ObjectKey::of(&map);
     client.create(&map).await?;
     client.delete::<ConfigMap>(&key).await?;
-    Ok(read(client, &key).await?.expect("it has finalizers"))
+    Ok(read(client, &key)
+        .await?
+        .expect("the object has finalizers"))
 }
 
 #[test]
@@ -75,13 +77,13 @@ steersman::env_test! {
 
         let held = active(client.finalizer(made, OURS).await?);
         assert_eq!(held.metadata.finalizers.as_deref(), Some(&[OURS.to_owned()][..]));
-        assert_eq!(*read(&client, &key).await?.expect("exists"), *held, "it was written");
+        assert_eq!(*read(&client, &key).await?.expect("exists"), *held, "the finalizer was written");
         calls.take();
         let again = active(client.finalizer(held.clone(), OURS).await?);
         assert!(Arc::ptr_eq(&again, &held) && calls.take().is_empty(), "the finalizer is already set");
 
         client.delete::<ConfigMap>(&key).await?;
-        let going = read(&client, &key).await?.expect("it has a finalizer");
+        let going = read(&client, &key).await?.expect("the object has a finalizer");
         calls.take();
         let deletion = deleting(client.finalizer(going.clone(), OURS).await?);
         assert!(Arc::ptr_eq(deletion.object(), &going) && calls.take().is_empty());
@@ -102,7 +104,7 @@ steersman::env_test! {
         let going = deleted(&client, &namespace, &[THEIRS, OURS]).await?;
         let key = ObjectKey::of(&*going);
         deleting(client.finalizer(going.clone(), OURS).await?).finish().await?;
-        let left = read(&client, &key).await?.expect("it has another finalizer");
+        let left = read(&client, &key).await?.expect("the object has another finalizer");
         assert_eq!(left.metadata.finalizers.as_deref(), Some(&[THEIRS.to_owned()][..]));
         deleting(client.finalizer(going.clone(), OURS).await?).finish().await?;
         assert!(matches!(client.finalizer(left.clone(), OURS).await?, Finalize::Released));
@@ -135,7 +137,7 @@ steersman::env_test! {
         add_finalizer(&mut other, OURS);
         let other = client.create(&other).await?;
         deletion.finish().await?;
-        assert_eq!(*read(&client, &ObjectKey::of(&other)).await?.expect("it is another one"), other);
+        assert_eq!(*read(&client, &ObjectKey::of(&other)).await?.expect("the other object exists"), other);
         Ok(())
     }
 
@@ -143,7 +145,7 @@ steersman::env_test! {
         let (client, namespace) = live(&env).await?;
         let made = Arc::new(client.create(&config_map(&namespace, "colors", "blue")).await?);
         active(client.finalizer(made.clone(), THEIRS).await?);
-        let error = client.finalizer(made.clone(), OURS).await.expect_err("it has changed");
+        let error = client.finalizer(made.clone(), OURS).await.expect_err("a conflict");
         assert!(error.is_conflict(), "{error}");
         let now = read(&client, &ObjectKey::of(&*made)).await?.expect("exists");
         let held = active(client.finalizer(now, OURS).await?);
@@ -161,7 +163,7 @@ steersman::env_test! {
         let metadata = client.get::<Metadata<ConfigMap>>(&key).await?.expect("exists");
         active(client.finalizer(metadata, OURS).await?);
         client.delete::<ConfigMap>(&key).await?;
-        let metadata = client.get::<Metadata<ConfigMap>>(&key).await?.expect("it has a finalizer");
+        let metadata = client.get::<Metadata<ConfigMap>>(&key).await?.expect("the object has a finalizer");
         deleting(client.finalizer(metadata, OURS).await?).finish().await?;
         assert!(read(&client, &key).await?.is_none());
         Ok(())

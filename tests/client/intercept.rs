@@ -119,7 +119,7 @@ steersman::env_test! {
         let client = client.intercepted(seen.clone()).with_cache(cache.cache.clone()).namespace(&namespace);
         let key = ObjectKey::cluster_scoped("colors");
         let made = client.create(&config_map("", "colors", "blue")).await?;
-        let error = client.dry_run().update(&made).await.expect_err("it is the second");
+        let error = client.dry_run().update(&made).await.expect_err("the second call fails");
         assert!(error.is_conflict() && error.to_string() == "not now", "{error}");
         client.status().patch::<ConfigMap>(&key, &Patch::Merge(serde_json::json!({}))).await.ok();
         client.get::<ConfigMap>(&key).await?;
@@ -147,7 +147,7 @@ steersman::env_test! {
         assert_eq!(error.to_string(), "response dropped");
         let key = ObjectKey::new(&namespace, "colors");
         assert!(client_without_responses.get::<ConfigMap>(&key).await?.is_some(), "the object was created");
-        let again = client_without_responses.create(&config_map(&namespace, "colors", "blue")).await.expect_err("it is there");
+        let again = client_without_responses.create(&config_map(&namespace, "colors", "blue")).await.expect_err("the object exists already");
         assert!(again.is_already_exists(), "{again}");
         client_without_responses.delete::<ConfigMap>(&key).await.expect_err("the response is dropped");
         assert!(!client.delete::<ConfigMap>(&key).await?, "the object was deleted");
@@ -166,7 +166,7 @@ steersman::env_test! {
         let query = Query::<ConfigMap>::default().namespace(Some(&namespace)).labels("app")?;
         assert_eq!(color(&made), Some("red"));
         for reader in [painted.clone(), painted.live()] {
-            let got = reader.get::<ConfigMap>(&key).await?.expect("it was made");
+            let got = reader.get::<ConfigMap>(&key).await?.expect("the object exists");
             assert_eq!((color(&got), &got.metadata.uid), (Some("red"), &made.metadata.uid));
             assert_eq!(reader.list(&query).await?.iter().map(|map| color(map)).collect::<Vec<_>>(), [Some("red")]);
         }

@@ -190,7 +190,7 @@ async fn assert_each_times_out(client: &Client, after: Duration, expected: Respo
         );
     }
     for (number, write) in writes.into_iter().enumerate() {
-        let error = write.expect_err("it got no answer");
+        let error = write.expect_err("no response");
         assert!(
             error.is_timeout() && error.to_string().contains("may have been done"),
             "write {number}: {error}"

@@ -42,7 +42,7 @@ steersman::env_test! {
         made.data = None;
         assert_eq!(color(&dry.update(&made).await?), None);
         assert!(dry.delete::<ConfigMap>(&key).await?);
-        let there = client.get::<ConfigMap>(&key).await?.expect("it is still there");
+        let there = client.get::<ConfigMap>(&key).await?.expect("the object still exists");
         assert_eq!(color(&there), Some("blue"));
         Ok(())
     }
@@ -58,13 +58,13 @@ steersman::env_test! {
         green.metadata.resource_version = made.metadata.resource_version;
         assert_eq!(color(&here.update(&green).await?), Some("green"));
         let bare = ObjectKey::cluster_scoped("colors");
-        let got = here.get::<ConfigMap>(&bare).await?.expect("it was made");
+        let got = here.get::<ConfigMap>(&bare).await?.expect("the object exists");
         assert_eq!(color(&got), Some("green"));
         assert_eq!(maps(&here).await, 1, "a list uses the namespace of the client");
 
         let elsewhere = ObjectKey::new(&other, "colors");
         let others = Query::<ConfigMap>::default().namespace(Some(&other));
-        for refused in [
+        for rejected in [
             here.get::<ConfigMap>(&elsewhere).await.map(drop),
             here.create(&config_map(&other, "more", "red")).await.map(drop),
             here.patch::<ConfigMap>(&elsewhere, &Patch::Merge(json!({}))).await.map(drop),
@@ -72,7 +72,7 @@ steersman::env_test! {
             here.list(&others).await.map(drop),
             here.delete_collection(&others).await,
         ] {
-            assert!(matches!(refused, Err(Error::OtherNamespace { .. })), "{refused:?}");
+            assert!(matches!(rejected, Err(Error::OtherNamespace { .. })), "{rejected:?}");
         }
         let error = client.get::<ConfigMap>(&bare).await.expect_err("ambiguous");
         assert!(matches!(error, Error::NoNamespace { .. }), "{error}");
@@ -89,7 +89,7 @@ steersman::env_test! {
         let (client, bare) = (client.intercepted(calls.clone()), ObjectKey::cluster_scoped("colors"));
         for name in ["..", ".", "a/b", "%2e%2e"] {
             let nowhere = client.namespace(name);
-            for refused in [
+            for rejected in [
                 nowhere.get::<ConfigMap>(&bare).await.map(drop),
                 nowhere.create(&config_map("", "colors", "red")).await.map(drop),
                 nowhere.patch::<ConfigMap>(&bare, &Patch::Merge(json!({}))).await.map(drop),
@@ -98,7 +98,7 @@ steersman::env_test! {
                 nowhere.delete_collection(&Query::<ConfigMap>::default()).await,
                 nowhere.create_or_patch(config_map("", "colors", "red"), |_| Ok(())).await.map(drop),
             ] {
-                assert!(matches!(refused, Err(Error::BadName { .. })), "{name}: {refused:?}");
+                assert!(matches!(rejected, Err(Error::BadName { .. })), "{name}: {rejected:?}");
             }
             assert!(calls.take().is_empty(), "{name}");
             let cluster_scoped = nowhere.get::<Namespace>(&ObjectKey::cluster_scoped(&namespace)).await?;
@@ -116,8 +116,8 @@ steersman::env_test! {
             serde_json::from_value(odd).expect("an object")
         };
         let strict = client.validation(Validation::Strict);
-        let refused = strict.create(&odd("a")).await.expect_err("there is no such field");
-        assert!(refused.to_string().contains("color"), "{refused}");
+        let rejected = strict.create(&odd("a")).await.expect_err("an unknown field");
+        assert!(rejected.to_string().contains("color"), "{rejected}");
         for lax in [client.clone(), client.validation(Validation::Warn), strict.validation(Validation::Ignore)] {
             let made = lax.dry_run().create(&odd("a")).await?;
             assert!(made.data.get("color").is_none());
@@ -141,7 +141,7 @@ steersman::env_test! {
             let conditions = Preconditions { resource_version, uid: None };
             client.delete_params(DeleteParams::default().preconditions(conditions))
         };
-        assert!(unchanged(&first).delete::<ConfigMap>(&key).await.expect_err("it has changed").is_conflict());
+        assert!(unchanged(&first).delete::<ConfigMap>(&key).await.expect_err("a conflict").is_conflict());
         assert!(unchanged(&second).delete::<ConfigMap>(&key).await?);
         Ok(())
     }
@@ -151,11 +151,11 @@ steersman::env_test! {
         let (key, unread) = (ObjectKey::new(&namespace, "colors"), config_map(&namespace, "colors", "blue"));
         client.create(&unread).await?;
         let this_one = client.delete_params(DeleteParams { propagation_policy: Some(PropagationPolicy::Background), ..delete_only(&unread) });
-        for refused in [
+        for rejected in [
             this_one.delete::<ConfigMap>(&key).await.map(drop),
             this_one.delete_collection(&Query::<ConfigMap>::default().namespace(Some(&namespace))).await,
         ] {
-            let error = refused.expect_err("ambiguous");
+            let error = rejected.expect_err("ambiguous");
             assert!(matches!(error, Error::NoUid { .. }) && error.to_string().contains("as it was read"), "{error}");
         }
         assert!(client.get::<ConfigMap>(&key).await?.is_some());
@@ -179,7 +179,7 @@ steersman::env_test! {
         assert_eq!(managers.collect::<Vec<_>>(), ["ours"]);
 
         let theirs = client.field_owner("theirs");
-        let conflict = theirs.apply(&config_map("", "colors", "red")).await.expect_err("it is ours");
+        let conflict = theirs.apply(&config_map("", "colors", "red")).await.expect_err("a conflict");
         assert!(conflict.is_conflict() && conflict.to_string().contains("ours"), "{conflict}");
         assert_eq!(color(&theirs.force().apply(&config_map("", "colors", "red")).await?), Some("red"));
         let key = ObjectKey::new(&namespace, "colors");

@@ -60,10 +60,10 @@ fn is_kind_missing<T>(result: &Result<T>) -> bool {
 
 /// Returns whether the 404 proves neither a missing object nor a missing kind.
 fn is_plain_404<T>(result: &Result<T>) -> bool {
-    let refused = |error: &Error| matches!(error, Error::Api(status) if status.code == 404);
+    let rejected = |error: &Error| matches!(error, Error::Api(status) if status.code == 404);
     result
         .as_ref()
-        .is_err_and(|error| refused(error) && !error.is_kind_not_found() && !error.is_not_found())
+        .is_err_and(|error| rejected(error) && !error.is_kind_not_found() && !error.is_not_found())
 }
 
 #[tokio::test]

@@ -328,7 +328,7 @@ steersman::env_test! {
         let key = ObjectKey::of(&fixture.client.create(&stays).await?);
         let all = Query::<ConfigMap>::default().namespace(Some(&namespace)).labels("app=stays")?;
         fixture.client.delete_collection(&all).await?;
-        let remaining = fixture.client.get::<ConfigMap>(&key).await?.expect("it has a finalizer");
+        let remaining = fixture.client.get::<ConfigMap>(&key).await?.expect("the object has a finalizer");
         assert_eq!((remaining.metadata.deletion_timestamp.is_some(), &remaining.metadata.finalizers), (true, &stays.metadata.finalizers));
         let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
         fixture.client.patch::<ConfigMap>(&key, &free).await?;

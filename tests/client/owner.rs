@@ -19,7 +19,7 @@ steersman::env_test! {
         let key = ObjectKey::of(&child);
         client.delete::<ConfigMap>(&ObjectKey::of(&first)).await?;
         loop {
-            let child = client.get::<ConfigMap>(&key).await?.expect("it has another owner");
+            let child = client.get::<ConfigMap>(&key).await?.expect("another owner");
             if owner::controller_of(&*child).is_none() {
                 break;
             }
@@ -34,7 +34,7 @@ steersman::env_test! {
 
     async fn a_cluster_scoped_owner_can_own_in_any_namespace(env: Env) -> anyhow::Result<()> {
         let (client, namespace) = live(&env).await?;
-        let owner = client.get::<Namespace>(&ObjectKey::cluster_scoped(&namespace)).await?.expect("it was made");
+        let owner = client.get::<Namespace>(&ObjectKey::cluster_scoped(&namespace)).await?.expect("the object exists");
         let mut child = config_map(&namespace, "child", "blue");
         owner::set_controller(&*owner, &mut child)?;
         assert!(owner::is_controlled_by(&client.create(&child).await?, &*owner));

@@ -34,7 +34,7 @@ struct Case<K> {
 
 impl<K: StaticKind + Serialize> Case<K> {
     fn new(client: &Client, form: Representation, key: ObjectKey) -> Self {
-        let from_json = |json| serde_json::from_value(json).expect("it fits the type");
+        let from_json = |json| serde_json::from_value(json).expect("the object has the type");
         Self {
             client: client.clone(),
             form,
@@ -273,7 +273,7 @@ impl<K: StaticKind + Serialize> Case<K> {
                     .dynamic(&self.kind)
                     .subresource_of(&self.key, "scale"),
             };
-            let mut expected: Scale = scale.get().await?.expect("it can be scaled");
+            let mut expected: Scale = scale.get().await?.expect("the kind has a scale");
             expected.spec.get_or_insert_default().replicas = Some(0);
             self.assert_reads_observe(
                 "scale",
@@ -289,7 +289,7 @@ impl<K: StaticKind + Serialize> Case<K> {
         let created = self.create(body).await?;
         assert!(self.delete().await?);
         for read in self.read().await? {
-            let meta = &read.expect("it has a finalizer")["metadata"];
+            let meta = &read.expect("the object has a finalizer")["metadata"];
             assert_eq!(
                 meta["uid"], created["metadata"]["uid"],
                 "the recreated object"

@@ -39,24 +39,24 @@ steersman::env_test! {
         let all = client.list(&Query::<Order>::default().namespace(Some(&namespace))).await?;
         assert_eq!(*all[0], status);
 
-        for refused in [
+        for rejected in [
             client.status().create(&order(&namespace, "two", 1)).await.map(drop),
             client.status().delete::<Order>(&key).await.map(drop),
             client.status().list(&Query::<Order>::default()).await.map(drop),
         ] {
-            assert!(matches!(refused, Err(Error::Unsupported { .. })), "{refused:?}");
+            assert!(matches!(rejected, Err(Error::Unsupported { .. })), "{rejected:?}");
         }
         let error = client.subresource("color").get::<ConfigMap>(&key).await.expect_err("no such subresource");
         assert!(matches!(error, Error::NoSuchKind(_)) && error.to_string().contains("ConfigMap/color"), "{error}");
         for name in ["", ".", "..", "status/x", "/", "%2e%2e"] {
             let part = client.subresource(name);
-            for refused in [
+            for rejected in [
                 part.get::<Order>(&key).await.map(drop),
                 part.update(&wanted).await.map(drop),
                 part.patch::<Order>(&key, &patch).await.map(drop),
                 client.subresource_of::<Order>(&key, name).create::<Order>(&json!({})).await.map(drop),
             ] {
-                assert!(matches!(refused, Err(Error::BadSubresource { .. })), "{name:?}: {refused:?}");
+                assert!(matches!(rejected, Err(Error::BadSubresource { .. })), "{name:?}: {rejected:?}");
             }
         }
         assert!(client.status().get::<Order>(&ObjectKey::new(&namespace, "two")).await?.is_none());
@@ -95,7 +95,7 @@ steersman::env_test! {
         assert_eq!((now.spec.count, &now.spec.note), (LARGE, &None));
         assert_eq!(now.metadata.labels, changed.metadata.labels);
         assert_ne!(now.metadata.resource_version, base.metadata.resource_version);
-        assert!(client.patch_from(&base, &changed).await.expect_err("it has changed").is_conflict());
+        assert!(client.patch_from(&base, &changed).await.expect_err("a conflict").is_conflict());
         let same = client.patch_from(&now, &now).await?;
         assert_eq!(same, now);
         let unread = client.patch_from(&order(&namespace, "web", 1), &now).await;
@@ -107,10 +107,10 @@ steersman::env_test! {
         let (client, namespace) = live(&env).await?;
         let key = ObjectKey::new(&namespace, "colors");
         client.create(&config_map(&namespace, "colors", "blue")).await?;
-        let read = client.get::<Metadata<ConfigMap>>(&key).await?.expect("it was made");
+        let read = client.get::<Metadata<ConfigMap>>(&key).await?.expect("the object exists");
         assert_eq!(read.types.as_ref().map(|types| &*types.kind), Some("ConfigMap"));
-        for refused in [client.create(&*read).await, client.update(&*read).await] {
-            let error = refused.expect_err("a full write needs the whole object");
+        for rejected in [client.create(&*read).await, client.update(&*read).await] {
+            let error = rejected.expect_err("a full write needs the whole object");
             assert!(error.to_string().contains("use a patch"), "{error}");
         }
         let mut changed = (*read).clone();

@@ -46,7 +46,7 @@ steersman::env_test! {
             assert_eq!((change, color(&object)), (expected_change, Some(expected_color)));
             let expected = ["Get"].into_iter().chain(write).map(|verb| format!("{verb} ConfigMap {namespace}/colors"));
             assert_eq!(calls.take(), expected.collect::<Vec<_>>());
-            assert_eq!(*client.get::<ConfigMap>(&ObjectKey::of(&object)).await?.expect("it was made"), object);
+            assert_eq!(*client.get::<ConfigMap>(&ObjectKey::of(&object)).await?.expect("the object exists"), object);
         }
         Ok(())
     }
@@ -164,7 +164,7 @@ steersman::env_test! {
         type Mutate = fn(&mut ConfigMap) -> Result<(), BoxError>;
         type Expected = fn(&Error) -> bool;
         let (client, namespace) = live(&env).await?;
-        let refusals: [(Mutate, Expected); 3] = [
+        let rejections: [(Mutate, Expected); 3] = [
             (|_| Err(io::Error::other("invalid color").into()), |error| matches!(error, Error::Mutate(_))),
             (
                 |map| {
@@ -188,7 +188,7 @@ steersman::env_test! {
             if there {
                 client.create(&colors).await?;
             }
-            for (mutate, expected) in refusals {
+            for (mutate, expected) in rejections {
                 let patch = watched.create_or_patch(colors.clone(), mutate).await.expect_err("rejected");
                 let update = watched.create_or_update(colors.clone(), mutate).await.expect_err("rejected");
                 assert!(expected(&patch) && expected(&update), "{patch}, {update}");

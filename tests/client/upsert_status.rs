@@ -58,7 +58,7 @@ async fn run_steps(
             .dynamic(&order(group))
             .get(&ObjectKey::of(&object))
             .await?
-            .expect("it was made");
+            .expect("the object exists");
         assert_eq!(now.data, then, "{wanted}");
         assert_eq!(
             now.metadata.resource_version, object.metadata.resource_version,
@@ -201,7 +201,7 @@ steersman::env_test! {
         client.create_or_patch(web(group, &namespace), set_fields(&wanted(1))).await?;
         assert_eq!(dry.create_or_patch(web(group, &namespace), set_fields(&wanted(2))).await?.0, Change::Both);
         assert_eq!(dry.create_or_update(web(group, &namespace), set_fields(&wanted(2))).await?.0, Change::Updated);
-        assert_eq!(orders.get(&key).await?.expect("it was made").data, wanted(1));
+        assert_eq!(orders.get(&key).await?.expect("the object exists").data, wanted(1));
         Ok(())
     }
 }

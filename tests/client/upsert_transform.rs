@@ -113,9 +113,9 @@ steersman::env_test! {
         assert_eq!(watched.create_or_patch(named(&namespace), |_| Ok(())).await?.0, Change::None);
         assert_eq!(watched.create_or_update(named(&namespace), |_| Ok(())).await?.0, Change::None);
         assert_eq!(verbs(&calls), ["Get", "Get"], "no difference, no write");
-        let kept = maps.get(&key)?.expect("it was made");
+        let kept = maps.get(&key)?.expect("the object exists");
         assert!(kept.metadata.annotations.as_ref().is_some_and(BTreeMap::is_empty), "the transform left an empty map");
-        assert_eq!(*live.get::<ConfigMap>(&key).await?.expect("it was made"), made);
+        assert_eq!(*live.get::<ConfigMap>(&key).await?.expect("the object exists"), made);
         running.stop().await
     }
 
@@ -126,7 +126,7 @@ steersman::env_test! {
         let calls = Calls::default();
         let watched = client.intercepted(calls.clone());
         let assert_color = async |expected: &str| -> anyhow::Result<()> {
-            let now = live.get::<ConfigMap>(&ObjectKey::of(&made)).await?.expect("it was made");
+            let now = live.get::<ConfigMap>(&ObjectKey::of(&made)).await?.expect("the object exists");
             assert_eq!((color(&now), rest(&now)), (Some(expected), rest(&made)));
             Ok(())
         };

@@ -17,15 +17,15 @@ steersman::env_test! {
         let created = client.create(&config_map(&namespace, "colors", "blue")).await?;
         assert!(created.metadata.uid.is_some());
         assert!(client.create(&created).await.is_err(), "create rejects a resourceVersion");
-        let error = client.create(&config_map(&namespace, "colors", "blue")).await.expect_err("it is there");
+        let error = client.create(&config_map(&namespace, "colors", "blue")).await.expect_err("the object exists already");
         assert!(error.is_already_exists() && !error.is_conflict(), "{error}");
-        assert_eq!(*client.get::<ConfigMap>(&key).await?.expect("it was made"), created);
+        assert_eq!(*client.get::<ConfigMap>(&key).await?.expect("the object exists"), created);
 
         let mut red = created.clone();
         red.data.get_or_insert_default().insert("color".into(), "red".into());
         let red = client.update(&red).await?;
         assert_eq!(color(&red), Some("red"));
-        let conflict = client.update(&created).await.expect_err("it has changed since");
+        let conflict = client.update(&created).await.expect_err("a conflict");
         assert!(conflict.is_conflict() && !conflict.is_not_found(), "{conflict}");
         assert!(conflict.to_string().contains("the object has been modified"), "{conflict}");
 
@@ -42,6 +42,21 @@ steersman::env_test! {
         assert!(client.delete::<ConfigMap>(&key).await?);
         assert!(!client.delete::<ConfigMap>(&key).await?, "already deleted");
         assert!(client.patch::<ConfigMap>(&key, &Patch::Merge(json!({}))).await.ignore_not_found()?.is_none());
+        Ok(())
+    }
+
+    async fn patch_from_without_the_lock_merges_into_concurrent_changes(env: Env) -> anyhow::Result<()> {
+        let (client, namespace) = live(&env).await?;
+        let base = client.create(&config_map(&namespace, "colors", "blue")).await?;
+        let other = Patch::Merge(json!({"data": {"shape": "round"}}));
+        client.patch::<ConfigMap>(&ObjectKey::of(&base), &other).await?;
+
+        let mut red = base.clone();
+        red.data.get_or_insert_default().insert("color".into(), "red".into());
+        let error = client.patch_from(&base, &red).await.expect_err("a conflict");
+        assert!(error.is_conflict(), "{error}");
+        let patched = client.optimistic_lock(false).patch_from(&base, &red).await?;
+        assert_eq!(json!(patched.data), json!({"color": "red", "shape": "round"}));
         Ok(())
     }
 

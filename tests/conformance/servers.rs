@@ -41,7 +41,7 @@ pub(crate) fn client(server: &ApiServer) -> Client {
 /// Returns a client of the real server, which the tests of this binary share, or `None` if it is
 /// not available. Panics if it is required and cannot be started.
 pub(crate) async fn connect_real() -> Option<Client> {
-    let environment = testing::or_left_out(Environment::shared().await)?;
+    let environment = testing::started_or_skipped(Environment::shared().await)?;
     environment.install(crds()).await.expect("valid CRDs");
     Some(environment.client().expect("a client"))
 }

@@ -57,7 +57,7 @@ async fn a_failing_mapping_is_retried_with_backoff_until_it_succeeds() {
             async { result }
         });
     });
-    let watch = source.start(&queue).expect("it starts");
+    let watch = source.start(&queue).expect("the source starts");
     let item = queue.get().await.expect("the queue is open");
     assert_eq!(*item, 7);
     let attempts = attempts.lock().clone();
@@ -81,15 +81,18 @@ async fn a_watch_is_synced_after_the_first_attempt_of_each_mapping() {
         });
     });
     let (queue, begun) = (WorkQueue::default(), Instant::now());
-    let watch = slow.start(&queue).expect("it starts");
-    watch.await_synced().await.expect("it syncs");
+    let watch = slow.start(&queue).expect("the source starts");
+    watch.await_synced().await.expect("synced");
     assert_eq!(
         (begun.elapsed(), ready(&queue)),
         (Duration::from_secs(3), vec![1])
     );
 
     let hangs = once(|queue| queue.add_async(pending::<[u32; 1]>));
-    let (watch, begun) = (hangs.start(&queue).expect("it starts"), Instant::now());
+    let (watch, begun) = (
+        hangs.start(&queue).expect("the source starts"),
+        Instant::now(),
+    );
     watch
         .await_synced()
         .await
@@ -110,7 +113,7 @@ async fn a_returned_source_stops_after_its_last_mapping() {
         Ok(())
     });
     let queue = WorkQueue::default();
-    let watch = source.start(&queue).expect("it starts");
+    let watch = source.start(&queue).expect("the source starts");
     sleep(Duration::from_secs(2)).await;
     assert!(matches!(watch.state(), WatchState::Starting));
     until(|| matches!(watch.state(), WatchState::Stopped)).await;
@@ -130,15 +133,15 @@ async fn concurrent_mappings_are_limited_and_failing_ones_do_not_block_others() 
                     most.fetch_max(now.fetch_add(1, Relaxed) + 1, Relaxed);
                     sleep(Duration::from_millis(1)).await;
                     now.fetch_sub(1, Relaxed);
-                    anyhow::ensure!(number >= 500, "it never succeeds");
+                    anyhow::ensure!(number >= 500, "not yet");
                     Ok([number])
                 }
             });
         }
     });
     let queue = WorkQueue::default();
-    let watch = source.start(&queue).expect("it starts");
-    watch.await_synced().await.expect("it syncs");
+    let watch = source.start(&queue).expect("the source starts");
+    watch.await_synced().await.expect("synced");
     until(|| queue.len() == 500).await;
     assert_eq!(
         (ready(&queue), most.load(Relaxed)),
@@ -167,8 +170,8 @@ async fn a_panicking_mapping_is_retried() {
         });
     });
     let queue = WorkQueue::default();
-    let watch = source.start(&queue).expect("it starts");
-    watch.await_synced().await.expect("it syncs");
+    let watch = source.start(&queue).expect("the source starts");
+    watch.await_synced().await.expect("synced");
     assert_eq!(watch.stats().failures, 2);
     is_healthy.store(true, Relaxed);
     until(|| queue.len() == 2).await;
@@ -184,7 +187,9 @@ async fn a_stop_ends_pending_mappings() {
             async { Err::<[u32; 1], _>(anyhow::anyhow!("never")) }
         });
     });
-    let watch = source.start(&WorkQueue::default()).expect("it starts");
+    let watch = source
+        .start(&WorkQueue::default())
+        .expect("the source starts");
     sleep(Duration::from_mins(5)).await;
     watch.stop().await;
     let attempts = recorded.len();
@@ -212,7 +217,10 @@ async fn failing_mappings_of_an_object_are_retried_for_its_first_and_its_last_ev
             }
         })
     };
-    let watch = channel.source(handler).start(&queue).expect("it starts");
+    let watch = channel
+        .source(handler)
+        .start(&queue)
+        .expect("the source starts");
     for number in 10..30 {
         channel.send(map("shop", "front", &number.to_string()));
         channel.send(map("shop", &format!("other-{number}"), "other"));
@@ -246,7 +254,10 @@ async fn failing_mappings_of_objects_with_one_name_and_different_kinds_are_all_r
         })
     };
     let channel = Channel::new(8);
-    let watch = channel.source(handler).start(&queue).expect("it starts");
+    let watch = channel
+        .source(handler)
+        .start(&queue)
+        .expect("the source starts");
     for object in objects {
         channel.send(object);
         sleep(Duration::from_millis(1)).await;
@@ -284,7 +295,10 @@ async fn all_failing_mappings_of_one_event_are_retried() {
             }
         })
     };
-    let watch = channel.source(handler).start(&queue).expect("it starts");
+    let watch = channel
+        .source(handler)
+        .start(&queue)
+        .expect("the source starts");
     channel.send(map("shop", "front", "blue"));
     until(|| watch.stats().failures > 5).await;
     is_healthy.store(true, Relaxed);
@@ -318,7 +332,10 @@ async fn a_source_pauses_while_too_many_mappings_wait_for_their_first_attempt() 
     for number in 0..5000 {
         channel.send(map("shop", &number.to_string(), "blue"));
     }
-    let watch = channel.source(handler).start(&queue).expect("it starts");
+    let watch = channel
+        .source(handler)
+        .start(&queue)
+        .expect("the source starts");
     sleep(Duration::from_secs(20)).await;
     assert_eq!(recorded.len(), 1024);
     gate.send_replace(true);
@@ -340,7 +357,10 @@ async fn a_synchronous_mapping_that_fails_is_retried() {
             Ok(vec![map.name().to_owned()])
         })
     };
-    let watch = channel.source(handler).start(&queue).expect("it starts");
+    let watch = channel
+        .source(handler)
+        .start(&queue)
+        .expect("the source starts");
     channel.send(map("shop", "front", "blue"));
     until(|| watch.stats().failures > 2).await;
     is_healthy.store(true, Relaxed);
@@ -357,7 +377,7 @@ async fn an_attempt_that_hangs_times_out_after_thirty_seconds() {
         }
         queue.add_async(async || [7]);
     });
-    let watch = source.start(&queue).expect("it starts");
+    let watch = source.start(&queue).expect("the source starts");
     assert_eq!(*queue.get().await.expect("the queue is open"), 7);
     assert_eq!(
         (begun.elapsed(), watch.stats().failures),
@@ -373,7 +393,7 @@ async fn at_most_1024_failing_mappings_without_an_object_are_retried() {
             queue.add_async(async || Err::<[u32; 1], _>(anyhow::anyhow!("never")));
         }
     });
-    let watch = source.start(&queue).expect("it starts");
+    let watch = source.start(&queue).expect("the source starts");
     watch
         .await_synced()
         .await
@@ -395,7 +415,10 @@ async fn failing_mappings_are_retried_for_any_number_of_objects() {
             Ok([map.name().to_owned()])
         })
     };
-    let watch = channel.source(handler).start(&queue).expect("it starts");
+    let watch = channel
+        .source(handler)
+        .start(&queue)
+        .expect("the source starts");
     for number in 0..10_000 {
         channel.send(map("shop", &number.to_string(), "blue"));
     }

@@ -61,8 +61,8 @@ async fn events_sent_before_the_first_source_exists_are_delivered_to_it() {
     let source = channel.source(handler::object());
     let late = channel.source(handler::object());
     channel.send(named("d"));
-    let watch = source.start(&queue).expect("it starts");
-    let late = late.start(&other).expect("it starts");
+    let watch = source.start(&queue).expect("the source starts");
+    let late = late.start(&other).expect("the source starts");
     until(|| watch.stats().events == 4 && late.stats().events == 1).await;
     assert_eq!(ready(&queue), ["a", "b", "c", "d"].map(key));
     assert_eq!(
@@ -87,9 +87,9 @@ async fn channel_events_are_generic_events() {
     let watch = channel
         .source(recorded.handler())
         .start(&queue)
-        .expect("it starts");
+        .expect("the source starts");
     channel.send(map("shop", "front", "blue"));
-    let item = queue.get().await.expect("it is open");
+    let item = queue.get().await.expect("the queue is open");
     assert_eq!(
         (item.priority(), item.reasons()[0].as_str()),
         (Priority::NORMAL, "ConfigMap shop/front generic event")
@@ -121,11 +121,11 @@ async fn a_slow_source_gets_the_latest_event_per_object_and_delays_no_other_sour
             source.run(queue, cx).await
         }
     });
-    let slow_watch = stuck.start(&queue).expect("it starts");
+    let slow_watch = stuck.start(&queue).expect("the source starts");
     let watch = channel
         .source(fast.handler())
         .start(&queue)
-        .expect("it starts");
+        .expect("the source starts");
     for (name, color) in [
         ("a", "1"),
         ("a", "2"),
@@ -157,11 +157,11 @@ async fn a_stopped_source_does_not_stop_the_others_of_its_channel() {
     let first = channel
         .source(handler::object())
         .start(&one)
-        .expect("it starts");
+        .expect("the source starts");
     let second = channel
         .source(handler::object())
         .start(&other)
-        .expect("it starts");
+        .expect("the source starts");
     channel.send(named("a"));
     until(|| one.len() == 1 && other.len() == 1).await;
     first.stop().await;
@@ -197,7 +197,7 @@ async fn a_closed_channel_stops_its_sources_after_their_buffered_events() {
     let watch = channel
         .source(record_colors(&recorded, &gate))
         .start(&queue)
-        .expect("it starts");
+        .expect("the source starts");
     channel.close();
     channel.send(map("shop", "c", "blue"));
     sleep(Duration::from_secs(10)).await;
@@ -212,7 +212,7 @@ async fn a_closed_channel_stops_its_sources_after_their_buffered_events() {
     let after = channel
         .source(record_colors(&recorded, &gate))
         .start(&queue)
-        .expect("it starts");
+        .expect("the source starts");
     until(|| matches!(after.state(), WatchState::Stopped)).await;
     after
         .await_synced()
@@ -227,7 +227,7 @@ async fn dropping_the_last_sender_closes_the_channel() {
     let watch = channel
         .source(handler::object())
         .start(&WorkQueue::default())
-        .expect("it starts");
+        .expect("the source starts");
     drop(channel);
     clone.send(map("shop", "a", "blue"));
     until(|| watch.stats().events == 1).await;
@@ -242,7 +242,7 @@ async fn a_predicate_applies_to_events_of_a_channel() {
     let source = channel
         .source(handler::object())
         .filter(predicate::object(|object| object.name() != "b"));
-    let watch = source.start(&queue).expect("it starts");
+    let watch = source.start(&queue).expect("the source starts");
     for name in ["a", "b", "c"] {
         channel.send(named(name));
     }
@@ -268,7 +268,10 @@ async fn a_full_buffer_keeps_objects_of_different_kinds_with_the_same_name() {
         seen.record(object.gvk().map(|gvk| gvk.kind).unwrap_or_default());
         [object.key().clone()]
     });
-    channel.source(handler).start(&queue).expect("it starts");
+    channel
+        .source(handler)
+        .start(&queue)
+        .expect("the source starts");
     until(|| recorded.len() == 2).await;
     assert_eq!(recorded.all(), ["Pod", "ConfigMap"]);
 }
@@ -282,7 +285,7 @@ async fn undelivered_events_of_a_dropped_source_go_to_the_next_one() {
     channel
         .source(handler::object())
         .start(&queue)
-        .expect("it starts");
+        .expect("the source starts");
     until(|| queue.len() == 2).await;
     assert_eq!(ready(&queue), [key("between"), key("early")]);
 }

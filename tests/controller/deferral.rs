@@ -194,7 +194,7 @@ async fn blocking_reads_return_own_writes_without_deferral() -> anyhow::Result<(
         .cache(&fixture.cache)
         .for_::<ConfigMap>();
     let blocking = StartedController::new(builder.options(options).build(reconciler))?;
-    let (stale, current, elapsed) = results.recv().await.expect("it runs");
+    let (stale, current, elapsed) = results.recv().await.expect("the run starts");
     assert_eq!((stale, current), (0, 7), "{map}");
     assert!(
         LAG <= elapsed && elapsed < LAG + REQUEUE_INTERVAL,
@@ -236,7 +236,7 @@ async fn a_reconcile_waits_only_for_its_own_writes() -> anyhow::Result<()> {
         .cache(&fixture.cache)
         .for_::<ConfigMap>();
     let reading = StartedController::new(builder.build(reconciler))?;
-    let (before, (own, elapsed)) = results.recv().await.expect("it runs");
+    let (before, (own, elapsed)) = results.recv().await.expect("the run starts");
     assert_eq!(
         before,
         (0, Duration::ZERO),

@@ -201,10 +201,10 @@ async fn writes_outside_of_the_cache_do_not_defer() -> anyhow::Result<()> {
                 .create::<Secret>(&serde_json::from_value(named(&namespace, "mine"))?)
                 .await?;
             set_number(&client.dry_run(), &request, number).await?;
-            let refused = client
+            let rejected = client
                 .create::<ConfigMap>(&serde_json::from_value(named("nowhere", "mine"))?)
                 .await;
-            assert!(refused.is_err(), "there is no such namespace");
+            assert!(rejected.is_err(), "there is no such namespace");
             Ok(Outcome::requeue_after(REQUEUE_INTERVAL))
         }
     });

@@ -119,7 +119,7 @@ async fn a_missing_kind_is_not_polled() -> anyhow::Result<()> {
     let error = watch
         .await_synced()
         .await
-        .expect_err("it is not there")
+        .expect_err("the kind is missing")
         .to_string();
     assert!(
         error.contains("Gizmo") && error.contains("example.com"),
@@ -166,7 +166,7 @@ async fn a_primary_kind_that_is_not_installed_fails_the_start() -> anyhow::Resul
     let error = gizmos
         .ended()
         .await
-        .expect_err("there is no such kind")
+        .expect_err("an unknown kind")
         .to_string();
     assert!(
         error.starts_with("kind source: example.com/v1, Gizmo not synced after 10 s: "),

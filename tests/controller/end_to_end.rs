@@ -55,7 +55,7 @@ steersman::env_test! {
         runs.expect_because(&b, "Shop created").await;
         let moved = owned(&other, fixture.map("mine", ""));
         fixture.patch::<ConfigMap>("mine", json!({"metadata": {"ownerReferences": moved.metadata.owner_references}})).await?;
-        runs.expect_both_because([&a, &b], &with_namespace("ConfigMap NS/mine updated")).await;
+        runs.expect_both_with_reasons([&a, &b], &with_namespace("ConfigMap NS/mine updated")).await;
         fixture.delete::<ConfigMap>("mine").await?;
         runs.expect_because(&b, &with_namespace("ConfigMap NS/mine deleted")).await;
 
@@ -63,7 +63,7 @@ steersman::env_test! {
         fixture.client.create(&fixture.secret("key", "a")).await?;
         runs.expect_because(&a, &with_namespace("Secret NS/key created")).await;
         fixture.relabel::<Secret>("key", "b").await?;
-        runs.expect_both_because([&a, &b], &with_namespace("Secret NS/key updated")).await;
+        runs.expect_both_with_reasons([&a, &b], &with_namespace("Secret NS/key updated")).await;
         fixture.delete::<Secret>("key").await?;
         runs.expect_because(&b, &with_namespace("Secret NS/key deleted")).await;
 
@@ -222,7 +222,7 @@ steersman::env_test! {
         assert_eq!(calls.take(), expected, "a rejected event is not passed to later predicates");
         let dropped = |kind: &str| {
             let watches = controller.watches();
-            let watch = watches.iter().find(|watch| watch.name().contains(kind)).expect("it is watched");
+            let watch = watches.iter().find(|watch| watch.name().contains(kind)).expect("the watch is added");
             watch.stats().dropped
         };
         assert!(dropped("ConfigMap") >= 2 && dropped("Secret") == 0, "{:?}", controller.report());

@@ -34,7 +34,7 @@ struct Text(String);
 
 impl Visit for Text {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        write!(self.0, " {}={value:?}", field.name()).expect("it fits");
+        write!(self.0, " {}={value:?}", field.name()).expect("the field is recorded");
     }
 }
 
@@ -116,7 +116,7 @@ async fn spans_at(level: Level) -> (Vec<String>, usize) {
     let watch = channel
         .source(handler)
         .start(&WorkQueue::default())
-        .expect("it starts");
+        .expect("the source starts");
     channel.send(map("shop", "front", "blue"));
     until(|| recorded.len() == 2).await;
     watch.stop().await;

@@ -83,12 +83,12 @@ fn in_every_error_type(status: &Status) -> Vec<(&'static str, Error)> {
             client::Error::Mutate(Box::new(client_error())).into(),
         ),
         (
-            "ours to be retried, as any",
+            "ours, retried, as any",
             WrappingError::Any(Failure::retry(client_error()).into()).into(),
         ),
-        ("ours to be retried", Failure::retry(client_error()).into()),
+        ("ours, retried", Failure::retry(client_error()).into()),
         (
-            "kube's to be retried, in context",
+            "kube's, retried, in context",
             Error::from(Failure::retry(kube_error())).context("reading"),
         ),
     ]
@@ -289,7 +289,7 @@ async fn errors_are_logged_as_errors_with_the_request_and_the_attempt() {
         text,
         [
             "reconcile failed, retrying|test|\"a\"|1|no luck",
-            "reconcile failed, not retrying|test|\"a\"|2|terminal: not before something changes: negative"
+            "reconcile failed, not retrying|test|\"a\"|2|terminal failure: no retry until the next event: negative"
         ]
     );
     test.end().await;

@@ -129,7 +129,7 @@ impl Fixture {
 
 /// Adds a controller reference to `owner`.
 pub(crate) fn owned<K: KubeObject>(owner: &impl KubeObject, mut child: K) -> K {
-    owner::set_controller(owner, &mut child).expect("it has no owner yet");
+    owner::set_controller(owner, &mut child).expect("the object has no owner");
     child
 }
 
@@ -236,7 +236,7 @@ impl<R: Key> RecordedReconciles<R> {
     ///
     /// Both have this reason. A request that is added while its previous reconcile ends is queued
     /// behind the other one.
-    pub(crate) async fn expect_both_because(&mut self, requests: [&R; 2], reason: &str) {
+    pub(crate) async fn expect_both_with_reasons(&mut self, requests: [&R; 2], reason: &str) {
         let mut left = requests.to_vec();
         while !left.is_empty() {
             let (next, cx) = self.next().await;

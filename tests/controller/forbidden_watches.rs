@@ -88,7 +88,7 @@ fn watch_of(controller: &Controller, kind: &str) -> WatchHandle {
         .watches()
         .into_iter()
         .find(|watch| watch.name().contains(kind))
-        .expect("it is watched")
+        .expect("the watch is added")
 }
 
 steersman::env_test! {
@@ -130,7 +130,7 @@ steersman::env_test! {
         let builder = Controller::builder("neighbours").cache(&fixture.cache).for_::<ConfigMap>();
         let controller = StartedController::new(builder.owns::<Secret>().options(options).build(reconciler))?;
         let handle = Controller::clone(&controller);
-        let error = controller.ended().await.expect_err("it does not start").to_string();
+        let error = controller.ended().await.expect_err("the start fails").to_string();
         assert!(error.starts_with("kind source: Secret"), "{error}");
         assert!(error.contains("not synced after 2 s: ") && is_forbidden(&error, &env), "{error}");
         runs.expect_none();
@@ -164,7 +164,7 @@ async fn a_start_with_a_forbidden_watch_fails_after_two_minutes() -> anyhow::Res
     let error = StartedController::new(builder.build(reconciler))?
         .ended()
         .await
-        .expect_err("it does not start")
+        .expect_err("the start fails")
         .to_string();
     assert_eq!(started.elapsed(), Duration::from_mins(2));
     assert!(

@@ -338,7 +338,10 @@ fn watch(cache: &Running, group: &str) -> (WorkQueue<Request>, steersman::source
         owner_of(GroupVersionKind::gvk(group, "v1", "Owner")),
     );
     let source = Kind::with_cache(cache, Select::<ConfigMap>::new().labels("owned"), owners);
-    (queue.clone(), source.start(&queue).expect("it starts"))
+    (
+        queue.clone(),
+        source.start(&queue).expect("the source starts"),
+    )
 }
 
 steersman::env_test! {

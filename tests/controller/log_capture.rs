@@ -80,7 +80,8 @@ impl LogCapture {
         // as disabled for all threads.
         static INSTALL_GLOBAL: Once = Once::new();
         INSTALL_GLOBAL.call_once(|| {
-            tracing::subscriber::set_global_default(DisabledSubscriber).expect("there is no other");
+            tracing::subscriber::set_global_default(DisabledSubscriber)
+                .expect("no other logger is set");
         });
         let log = Self::default();
         ENTERED.take();
@@ -192,7 +193,7 @@ impl Subscriber for LogCapture {
             let position = entered
                 .iter()
                 .rposition(|one| *one == number(span))
-                .expect("it was entered");
+                .expect("the span was entered");
             entered.remove(position);
         });
     }

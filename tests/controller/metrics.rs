@@ -38,7 +38,7 @@ impl Page {
 
     fn text(&self) -> String {
         let mut page = String::new();
-        encode(&mut page, &self.registry).expect("it can be encoded");
+        encode(&mut page, &self.registry).expect("metrics can be encoded");
         page
     }
 
@@ -404,8 +404,12 @@ async fn counters_of_a_source_name_do_not_decrease_when_one_of_its_watches_stops
     let test = TestController::run(page.builder(), Script::new());
     let (one, two) = (Channel::<AnyKind>::new(8), Channel::<AnyKind>::new(8));
     let handler = || handler::from_fn(|_: &Event<AnyKind>, queue: &Enqueue<Name>| queue.add("a"));
-    let first = test.watch(one.source(handler())).expect("it is watched");
-    let second = test.watch(two.source(handler())).expect("it is watched");
+    let first = test
+        .watch(one.source(handler()))
+        .expect("the watch is added");
+    let second = test
+        .watch(two.source(handler()))
+        .expect("the watch is added");
     for channel in [&one, &one, &two] {
         channel.send(Object::named(ObjectKey::new("shop", "web")));
     }
@@ -417,7 +421,9 @@ async fn counters_of_a_source_name_do_not_decrease_when_one_of_its_watches_stops
     page.assert(&[(&series, 3.0)]);
     first.stop().await;
     page.assert(&[(&series, 3.0)]);
-    let third = test.watch(one.source(handler())).expect("it is watched");
+    let third = test
+        .watch(one.source(handler()))
+        .expect("the watch is added");
     second.stop().await;
     page.assert(&[(&series, 3.0)]);
     third.stop().await;

@@ -110,7 +110,7 @@ fn assert_error<R: steersman::workqueue::Key>(
     built: Result<(Controller<R>, steersman::controller::ControllerTask<R>), BuildError>,
     expected: &str,
 ) {
-    assert_eq!(built.expect_err("it is not built").to_string(), expected);
+    assert_eq!(built.expect_err("an invalid builder").to_string(), expected);
 }
 
 #[test]

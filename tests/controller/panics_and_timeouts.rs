@@ -87,7 +87,7 @@ async fn without_recovery_a_panic_propagates_to_run_until() {
     );
     let controller = test.clone();
     controller.queue().add("a");
-    let panic = test.ended().await.expect_err("it panics").into_panic();
+    let panic = test.ended().await.expect_err("panicked").into_panic();
     assert_eq!(
         panic.downcast_ref::<&str>(),
         Some(&"index out of bounds"),

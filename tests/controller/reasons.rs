@@ -117,10 +117,10 @@ async fn a_terminal_error_is_shown_until_the_request_ends_otherwise() {
     assert_eq!((&*outcome.key, outcome.attempt), ("\"a\"", 2));
     assert_eq!(
         &*outcome.error,
-        "terminal: not before something changes: replicas is negative"
+        "terminal failure: no retry until the next event: replicas is negative"
     );
     assert_eq!(outcome.ended_ago, ms(4_995));
-    assert!(snapshot.entries.is_empty(), "it is not queued");
+    assert!(snapshot.entries.is_empty(), "the request is not queued");
 
     test.queue().add("a");
     advance(secs(1)).await;

@@ -342,12 +342,12 @@ async fn a_source_can_call_its_controller_when_it_is_dropped() {
     };
     controller
         .watch(calling_source("one"))
-        .expect("it is watched")
+        .expect("the watch is added")
         .stop()
         .await;
     controller
         .watch(calling_source("two"))
-        .expect("it is watched");
+        .expect("the watch is added");
     let last = calling_source("three");
     drop(task);
     assert!(controller.watch(last).is_err(), "the controller is stopped");

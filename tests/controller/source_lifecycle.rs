@@ -39,18 +39,15 @@ async fn a_source_adds_requests_and_reports_when_it_is_synced() {
         Ok(())
     });
     let begun = Instant::now();
-    let watch = source.start(&queue).expect("it starts");
+    let watch = source.start(&queue).expect("the source starts");
     assert!(matches!(watch.state(), WatchState::Starting));
-    watch.await_synced().await.expect("it syncs");
+    watch.await_synced().await.expect("synced");
     assert_eq!(begun.elapsed(), Duration::from_secs(5));
     assert!(matches!(watch.state(), WatchState::Synced));
     assert_eq!((watch.name(), queue.len()), ("numbers", 3));
     watch.stop().await;
     assert!(matches!(watch.state(), WatchState::Stopped));
-    watch
-        .await_synced()
-        .await
-        .expect("it was synced before the stop");
+    watch.await_synced().await.expect("synced before the stop");
 }
 
 #[tokio::test(start_paused = true)]
@@ -60,7 +57,7 @@ async fn a_source_that_returns_is_synced_and_stopped() {
         Ok(())
     });
     let queue = Queue::default();
-    let watch = watch.start(&queue).expect("it starts");
+    let watch = watch.start(&queue).expect("the source starts");
     watch
         .await_synced()
         .await
@@ -75,8 +72,13 @@ async fn a_source_that_returns_is_synced_and_stopped() {
 async fn the_sync_timeout_of_a_custom_source_names_the_missing_call() {
     let unsynced_source = source::from_fn("silent", async |_, _| pending().await);
     let begun = Instant::now();
-    let watch = unsynced_source.start(&Queue::default()).expect("it starts");
-    let error = watch.await_synced().await.expect_err("it does not");
+    let watch = unsynced_source
+        .start(&Queue::default())
+        .expect("the source starts");
+    let error = watch
+        .await_synced()
+        .await
+        .expect_err("the source does not sync");
     assert_eq!(begun.elapsed(), Duration::from_mins(2));
     assert!(matches!(error, WatchError::Timeout { .. }));
     let error = error.to_string();
@@ -99,11 +101,11 @@ async fn a_source_is_degraded_until_it_recovers() {
         cx.synced();
         pending().await
     });
-    let watch = source.start(&Queue::default()).expect("it starts");
+    let watch = source.start(&Queue::default()).expect("the source starts");
     let error = watch
         .await_synced()
         .await
-        .expect_err("it takes longer")
+        .expect_err("the sync takes longer")
         .to_string();
     assert!(error.ends_with("connecting: no route"), "{error}");
     assert!(
@@ -111,7 +113,7 @@ async fn a_source_is_degraded_until_it_recovers() {
     );
     tokio::time::sleep(Duration::from_mins(5)).await;
     assert!(matches!(watch.state(), WatchState::Synced));
-    watch.await_synced().await.expect("it has synced");
+    watch.await_synced().await.expect("synced");
 }
 
 /// Port of controller-runtime's "should return an error if there is an error starting sources".
@@ -120,8 +122,8 @@ async fn a_failed_source_reports_its_error() {
     let source = source::from_fn("bus", async |_, _| {
         Err(anyhow::anyhow!("no route").context("connecting"))
     });
-    let watch = source.start(&Queue::default()).expect("it starts");
-    let error = watch.await_synced().await.expect_err("it fails");
+    let watch = source.start(&Queue::default()).expect("the source starts");
+    let error = watch.await_synced().await.expect_err("the source fails");
     assert_eq!(error.to_string(), "bus: connecting: no route");
     assert!(
         matches!(watch.state(), WatchState::Failed(error) if format!("{error:#}") == "connecting: no route")
@@ -137,13 +139,13 @@ async fn a_panicking_source_fails() {
     };
     let watch = source::from_fn("glass", run)
         .start(&Queue::default())
-        .expect("it starts");
+        .expect("the source starts");
     until(|| matches!(watch.state(), WatchState::Failed(_))).await;
     assert_eq!(
         watch
             .await_synced()
             .await
-            .expect_err("it failed")
+            .expect_err("the source failed")
             .to_string(),
         "glass: panicked: source panicked"
     );
@@ -157,12 +159,12 @@ async fn a_panicking_source_fails() {
     };
     let watch = source::from_fn("glass", bad)
         .start(&Queue::default())
-        .expect("it starts");
+        .expect("the source starts");
     assert_eq!(
         watch
             .await_synced()
             .await
-            .expect_err("it failed")
+            .expect_err("the source failed")
             .to_string(),
         "glass: panicked: constructor panicked"
     );
@@ -175,7 +177,7 @@ async fn a_source_stopped_before_its_sync_does_not_fail() {
         cx.stopped().await;
         Ok(())
     });
-    let watch = source.start(&Queue::default()).expect("it starts");
+    let watch = source.start(&Queue::default()).expect("the source starts");
     let waiting = tokio::spawn({
         let watch = watch.clone();
         async move { watch.await_synced().await }
@@ -185,8 +187,8 @@ async fn a_source_stopped_before_its_sync_does_not_fail() {
     assert!(matches!(watch.state(), WatchState::Stopped));
     let recorded = waiting
         .await
-        .expect("it ends")
-        .expect_err("it will not sync");
+        .expect("the task ends")
+        .expect_err("the source never syncs");
     assert!(matches!(recorded, WatchError::Stopped { .. }), "{recorded}");
 }
 
@@ -198,7 +200,7 @@ async fn a_source_that_ignores_the_stop_is_dropped_after_a_second() {
         let _held = guard;
         pending().await
     });
-    let watch = source.start(&Queue::default()).expect("it starts");
+    let watch = source.start(&Queue::default()).expect("the source starts");
     tokio::task::yield_now().await;
     let begun = Instant::now();
     watch.stop().await;
@@ -223,11 +225,11 @@ async fn dropping_a_scoped_watch_stops_it_and_dropping_a_handle_does_not() {
     drop(
         source(&recorded)
             .start(&Queue::default())
-            .expect("it starts"),
+            .expect("the source starts"),
     );
     let scoped = source(&recorded)
         .start(&Queue::default())
-        .expect("it starts")
+        .expect("the source starts")
         .scoped();
     let handle = scoped.handle().clone();
     tokio::time::sleep(Duration::from_mins(1)).await;

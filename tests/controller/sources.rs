@@ -114,10 +114,10 @@ async fn requests_of_a_kind_source_have_priority_and_reason() {
         .resync(Duration::from_mins(10));
     let watch = Kind::with_cache(&cache, select, handler::object())
         .start(&queue)
-        .expect("it starts");
-    watch.await_synced().await.expect("it syncs");
+        .expect("the source starts");
+    watch.await_synced().await.expect("synced");
     let next = async || {
-        let item = queue.get().await.expect("it is open");
+        let item = queue.get().await.expect("the queue is open");
         let recorded = (
             item.key().name().to_owned(),
             item.priority(),
@@ -158,10 +158,10 @@ async fn await_synced_of_a_forbidden_kind_returns_the_error_of_the_server() {
     let (queue, started) = (WorkQueue::default(), Instant::now());
     let watch = Kind::with_cache(&cache, Select::<Secret>::new(), handler::object())
         .start(&queue)
-        .expect("it starts");
+        .expect("the source starts");
     let healthy = Kind::with_cache(&cache, Select::<ConfigMap>::new(), handler::object())
         .start(&queue)
-        .expect("it starts");
+        .expect("the source starts");
     healthy
         .await_synced()
         .await
@@ -182,7 +182,7 @@ async fn await_synced_of_a_forbidden_kind_returns_the_error_of_the_server() {
     assert!(error.contains("forbidden"), "{error}");
     rule.remove();
     until(|| matches!(watch.state(), WatchState::Synced)).await;
-    watch.await_synced().await.expect("it has synced");
+    watch.await_synced().await.expect("synced");
     cache.stop().await;
 }
 
@@ -190,11 +190,13 @@ async fn await_synced_of_a_forbidden_kind_returns_the_error_of_the_server() {
 async fn await_synced_of_a_missing_kind_names_it() {
     let (_server, cache) = embedded();
     let source = Kind::with_cache(&cache, Select::dynamic(gizmo()), handler::object());
-    let watch = source.start(&WorkQueue::default()).expect("it starts");
+    let watch = source
+        .start(&WorkQueue::default())
+        .expect("the source starts");
     let error = watch
         .await_synced()
         .await
-        .expect_err("it is not there")
+        .expect_err("the kind is missing")
         .to_string();
     assert!(
         error.contains("sources.example.com/v1, Gizmo")
@@ -206,11 +208,13 @@ async fn await_synced_of_a_missing_kind_names_it() {
 
 #[tokio::test(start_paused = true)]
 async fn await_synced_names_a_cache_that_does_not_run() {
-    let server = steersman::testing::Embedded::start().expect("it starts");
+    let server = steersman::testing::Embedded::start().expect("the server starts");
     let cache = Cache::new(server.client().expect("a client"), CacheOptions::default())
         .expect("a ready client");
     let source = Kind::with_cache(&cache, Select::<ConfigMap>::new(), handler::object());
-    let watch = source.start(&WorkQueue::default()).expect("it starts");
+    let watch = source
+        .start(&WorkQueue::default())
+        .expect("the source starts");
     let error = watch
         .await_synced()
         .await
@@ -237,13 +241,15 @@ async fn an_invalid_watch_fails_at_once() {
         matches!(&error, WatchError::Cache { error, .. } if matches!(**error, CacheError::InvalidLabelSelector(_))),
         "{error}"
     );
-    let _watch = start(Select::<Secret>::new()).expect("it starts");
+    let _watch = start(Select::<Secret>::new()).expect("the source starts");
     let metadata = Kind::with_cache(
         &cache,
         Select::<Metadata<ConfigMap>>::new(),
         handler::object(),
     );
-    let _watch = metadata.start(&WorkQueue::default()).expect("it starts");
+    let _watch = metadata
+        .start(&WorkQueue::default())
+        .expect("the source starts");
     let typed = Kind::with_cache(&cache, Select::<ConfigMap>::new(), handler::object());
     let error = typed
         .start(&WorkQueue::default())
@@ -260,8 +266,10 @@ async fn an_invalid_watch_fails_at_once() {
 async fn removing_a_kind_fails_its_watches() {
     let (_server, cache) = embedded();
     let watch = Kind::with_cache(&cache, Select::<ConfigMap>::new(), handler::object());
-    let watch = watch.start(&WorkQueue::default()).expect("it starts");
-    watch.await_synced().await.expect("it syncs");
+    let watch = watch
+        .start(&WorkQueue::default())
+        .expect("the source starts");
+    watch.await_synced().await.expect("synced");
     cache
         .remove(&GroupVersionKind::gvk("", "v1", "ConfigMap"))
         .await;
@@ -269,7 +277,7 @@ async fn removing_a_kind_fails_its_watches() {
     let error = watch
         .await_synced()
         .await
-        .expect_err("it failed")
+        .expect_err("the source failed")
         .to_string();
     assert!(error.contains("was removed by `Cache::remove`"), "{error}");
     cache.stop().await;
@@ -283,13 +291,17 @@ async fn a_watch_stops_with_its_cache_and_fails_only_if_it_was_not_synced() {
         .faults()
         .add(Fault::on("watch secrets").status(403));
     let synced = Kind::with_cache(&cache, Select::<ConfigMap>::new(), handler::object());
-    let synced = synced.start(&WorkQueue::default()).expect("it starts");
-    let refused = Kind::with_cache(&cache, Select::<Secret>::new(), handler::object());
-    let refused = refused.start(&WorkQueue::default()).expect("it starts");
-    synced.await_synced().await.expect("it syncs");
+    let synced = synced
+        .start(&WorkQueue::default())
+        .expect("the source starts");
+    let rejected = Kind::with_cache(&cache, Select::<Secret>::new(), handler::object());
+    let rejected = rejected
+        .start(&WorkQueue::default())
+        .expect("the source starts");
+    synced.await_synced().await.expect("synced");
     cache.stop().await;
     until(|| matches!(synced.state(), WatchState::Stopped)).await;
-    let error = refused
+    let error = rejected
         .await_synced()
         .await
         .expect_err("the cache stopped")
@@ -313,8 +325,8 @@ async fn events_that_a_predicate_rejects_are_counted_and_not_handled() {
         });
     let watch = Kind::with_cache(&cache, watch, recorded.handler())
         .start(&WorkQueue::default())
-        .expect("it starts");
-    watch.await_synced().await.expect("it syncs");
+        .expect("the source starts");
+    watch.await_synced().await.expect("synced");
     let before = watch.stats();
     for name in ["secret", "open"] {
         make(&client, "default", name, "blue").await;
@@ -368,7 +380,7 @@ async fn a_panic_in_a_handler_or_predicate_drops_one_event() {
         }));
     let watch = Kind::with_cache(&cache, watch, handler)
         .start(&queue)
-        .expect("it starts");
+        .expect("the source starts");
     for name in ["a", "bad-asked", "b", "bad-handled", "c"] {
         make(&client, "default", name, "blue").await;
     }
@@ -391,13 +403,15 @@ async fn a_missed_deletion_is_reported_with_unknown_state() {
         Select::<ConfigMap>::new().labels("color"),
         recorded.handler(),
     );
-    let watch = source.start(&WorkQueue::default()).expect("it starts");
-    watch.await_synced().await.expect("it syncs");
+    let watch = source
+        .start(&WorkQueue::default())
+        .expect("the source starts");
+    watch.await_synced().await.expect("synced");
     let rule = server
         .server()
         .faults()
         .add(Fault::on("watch configmaps").status(503));
-    server.restart().await.expect("it does");
+    server.restart().await.expect("the server restarts");
     delete(&client, "default", "a").await;
     server.server().compact();
     rule.remove();
@@ -413,22 +427,22 @@ async fn an_informer_can_be_an_optional_source() {
     make(&client, "default", "a", "blue").await;
     let maps = cache
         .informer_of(Select::<ConfigMap>::new().labels("color"))
-        .expect("it is new");
-    maps.await_synced().await.expect("it syncs");
+        .expect("the informer is declared");
+    maps.await_synced().await.expect("synced");
     let (recorded, queue) = (RecordedEvents::default(), WorkQueue::default());
     let source = source::informer(&maps, recorded.handler()).filter(GenerationChanged);
-    let watch = source.start(&queue).expect("it starts");
+    let watch = source.start(&queue).expect("the source starts");
     assert_eq!(
         (watch.name(), watch.is_optional()),
         ("informer source: ConfigMap", true)
     );
-    watch.await_synced().await.expect("it syncs");
+    watch.await_synced().await.expect("synced");
     assert_eq!(ready(&queue), ["a"]);
     let rule = server
         .server()
         .faults()
         .add(Fault::on("watch configmaps").status(403));
-    server.restart().await.expect("it does");
+    server.restart().await.expect("the server restarts");
     until(|| matches!(watch.state(), WatchState::Degraded { .. })).await;
     rule.remove();
     until(|| matches!(watch.state(), WatchState::Synced)).await;
@@ -450,7 +464,7 @@ async fn a_controller_starts_before_the_informer_of_a_source_is_synced() {
         .add(Fault::on("* configmaps").status(403));
     let maps = cache
         .informer_of(Select::<ConfigMap>::new().labels("color"))
-        .expect("it is new");
+        .expect("the informer is declared");
     until(|| matches!(maps.state(), InformerState::Degraded { .. })).await;
 
     let (recorded, reconciled) = (RecordedEvents::default(), RecordedEvents::default());

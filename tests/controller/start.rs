@@ -228,7 +228,7 @@ async fn a_failed_start_leaves_no_tasks() {
     let watches = controller.watches();
     with_timeout(task.run_until(pending()))
         .await
-        .expect_err("it does not start");
+        .expect_err("the start fails");
     assert_eq!(alive_tasks(), before);
     assert!(matches!(watches[0].state(), WatchState::Stopped));
     assert!(controller.queue().is_closed());
@@ -318,7 +318,7 @@ async fn a_failed_warm_up_fails_the_start() {
         }
         let error = with_timeout(task.run_until(pending()))
             .await
-            .expect_err("it does not start");
+            .expect_err("the start fails");
         assert_eq!(error.to_string(), "bus: no such bus");
     }
 }

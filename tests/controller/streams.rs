@@ -49,7 +49,7 @@ fn config_maps(client: &Client, namespace: &str) -> Api<ConfigMap> {
 }
 
 fn embedded() -> (Embedded, Client) {
-    let server = Embedded::start().expect("it starts");
+    let server = Embedded::start().expect("the server starts");
     let client = server.client().expect("a client");
     (server, client)
 }
@@ -138,13 +138,13 @@ async fn a_relist_reports_objects_that_are_missing_as_deleted() {
         let stream = watcher(config_maps(&client, "default"), config);
         let watch = source::stream(stream, recorded.handler())
             .start(&WorkQueue::default())
-            .expect("it starts");
-        watch.await_synced().await.expect("it syncs");
+            .expect("the source starts");
+        watch.await_synced().await.expect("synced");
         let rule = server
             .server()
             .faults()
             .add(Fault::on("watch configmaps").status(503));
-        server.restart().await.expect("it restarts");
+        server.restart().await.expect("the server restarts");
         delete(&client, "default", "a").await;
         set_color(&client, "default", "b", "red").await;
         server.server().compact();
@@ -167,8 +167,8 @@ async fn a_stream_source_is_degraded_from_an_error_to_the_next_event() {
     let stream = watcher(config_maps(&client, "default"), labelled());
     let watch = source::stream(stream, recorded.handler())
         .start(&WorkQueue::default())
-        .expect("it starts");
-    let error = watch.await_synced().await.expect_err("it is forbidden");
+        .expect("the source starts");
+    let error = watch.await_synced().await.expect_err("forbidden");
     assert!(matches!(error, WatchError::Timeout { .. }), "{error:?}");
     let error = error.to_string();
     assert!(
@@ -190,7 +190,7 @@ async fn a_stream_source_is_degraded_from_an_error_to_the_next_event() {
     with_timeout(until(|| matches!(watch.state(), WatchState::Synced))).await;
 
     let rule = faults.add(Fault::on("watch configmaps").status(503));
-    server.restart().await.expect("it restarts");
+    server.restart().await.expect("the server restarts");
     with_timeout(until(|| {
         matches!(watch.state(), WatchState::Degraded { .. })
     }))
@@ -213,7 +213,7 @@ async fn a_failing_stream_is_polled_with_a_backoff() {
     let failing_source = failing_source.take(1000).chain(stream::pending());
     let watch = source::stream(failing_source, RecordedEvents::default().handler())
         .start(&WorkQueue::default())
-        .expect("it starts");
+        .expect("the source starts");
     sleep(Duration::from_mins(10)).await;
     let polls = polls.load(Relaxed);
     assert!((10..60).contains(&polls), "{polls}");
@@ -230,7 +230,7 @@ async fn a_stream_that_ends_stops_the_source_if_it_was_complete_and_fails_it_oth
         let recorded = RecordedEvents::default();
         let watch = source_of(items, &recorded)
             .start(&WorkQueue::default())
-            .expect("it starts");
+            .expect("the source starts");
         let ended = || matches!(watch.state(), WatchState::Stopped | WatchState::Failed(_));
         with_timeout(until(ended)).await;
         let error = match watch.state() {
@@ -270,8 +270,10 @@ async fn events_that_a_predicate_of_a_stream_source_rejects_are_counted_and_not_
     let source = source::stream(stream, recorded.handler())
         .filter(predicate::object(|map| map.name() != "secret"))
         .filter(LabelsChanged);
-    let watch = source.start(&WorkQueue::default()).expect("it starts");
-    watch.await_synced().await.expect("it syncs");
+    let watch = source
+        .start(&WorkQueue::default())
+        .expect("the source starts");
+    watch.await_synced().await.expect("synced");
     for name in ["secret", "open"] {
         make(&client, "default", name, "blue").await;
         set_color(&client, "default", name, "red").await;
@@ -279,7 +281,7 @@ async fn events_that_a_predicate_of_a_stream_source_rejects_are_counted_and_not_
         config_maps(&client, "default")
             .patch(name, &PatchParams::default(), &patch)
             .await
-            .expect("it exists");
+            .expect("the object exists");
         delete(&client, "default", name).await;
     }
     with_timeout(until(|| recorded.len() == 3)).await;
@@ -310,9 +312,11 @@ async fn a_stream_source_keeps_metadata_of_old_objects_or_the_objects() {
         if keep_objects {
             source = source.keep_objects();
         }
-        let watch = source.start(&WorkQueue::default()).expect("it starts");
+        let watch = source
+            .start(&WorkQueue::default())
+            .expect("the source starts");
         make(&client, "default", "a", "blue").await;
-        watch.await_synced().await.expect("it syncs");
+        watch.await_synced().await.expect("synced");
         set_color(&client, "default", "a", "red").await;
         let (label, data) = with_timeout(reported.recv()).await.expect("an update");
         assert_eq!(label.as_deref(), Some("blue"));
@@ -369,8 +373,8 @@ async fn a_stream_of_shared_objects_is_a_source() {
     let queue = WorkQueue::default();
     let watch = source::stream(objects, handler::object())
         .start(&queue)
-        .expect("it starts");
-    watch.await_synced().await.expect("it is synced at once");
+        .expect("the source starts");
+    watch.await_synced().await.expect("synced at once");
     let item = with_timeout(queue.get()).await.expect("the queue is open");
     assert_eq!(item.reasons()[0].to_string(), "ConfigMap generic event");
 }

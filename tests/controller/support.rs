@@ -36,8 +36,8 @@ impl Running {
         drop(self.stop);
         self.task
             .await
-            .expect("it does not panic")
-            .expect("it ran once");
+            .expect("no panic")
+            .expect("the cache ran once");
     }
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn running(client: Client, namespace: &str) -> Running {
 
 /// Starts an embedded server and a cache of it.
 pub(crate) fn embedded() -> (Embedded, Running) {
-    let server = Embedded::start().expect("it starts");
+    let server = Embedded::start().expect("the server starts");
     let cache = Cache::new(server.client().expect("a client"), CacheOptions::default())
         .expect("a ready client");
     (server, Running::new(cache))
@@ -88,7 +88,7 @@ pub(crate) async fn make(client: &Client, namespace: &str, name: &str, color: &s
     let result = maps(client, namespace)
         .create(&PostParams::default(), &map(namespace, name, color))
         .await;
-    result.expect("it is new");
+    result.expect("the object is created");
 }
 
 /// Replaces the color of a config map.

@@ -288,9 +288,9 @@ pub(crate) fn failing_source(
     })
 }
 
-/// Returns the watch error from the result of [`Rig::ended`].
+/// Returns the watch error from the result of [`TestController::ended`].
 #[track_caller]
 pub(crate) fn watch_error(ended: Result<anyhow::Result<()>, tokio::task::JoinError>) -> WatchError {
-    let error = ended.expect("no panic").expect_err("it does not start");
+    let error = ended.expect("no panic").expect_err("the start fails");
     error.downcast::<WatchError>().expect("a watch error")
 }

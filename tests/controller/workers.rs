@@ -439,7 +439,7 @@ async fn a_cancelled_turn_passes_to_the_next_request_of_the_group() {
     assert_eq!((third.request, test.queue().len()), ("c0", 1));
     assert!(
         test.queue().cancel(&"a1"),
-        "it is next, but has no worker yet"
+        "the request is next, but no worker is free"
     );
     third.done();
     other.done();

@@ -2,7 +2,7 @@
 
 use super::support::{helper, is_helper, lock_machine, processes, wait_for};
 use std::path::PathBuf;
-use steersman::testing::{Environment, Options, or_left_out};
+use steersman::testing::{Environment, Options, started_or_skipped};
 
 #[tokio::test]
 #[ignore = "a helper: started in a process of its own, which is then killed"]
@@ -14,7 +14,7 @@ async fn helper_starts_an_environment_and_waits_until_killed() {
         controller_manager: true,
         ..Options::default()
     };
-    let Some(environment) = or_left_out(Environment::start(options).await) else {
+    let Some(environment) = started_or_skipped(Environment::start(options).await) else {
         return;
     };
     println!("helper: {}", environment.directory().unwrap().display());

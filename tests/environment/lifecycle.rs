@@ -8,7 +8,7 @@ use kube_client::{
     core::GroupVersionKind,
 };
 use std::{fs, process::Command, time::Duration};
-use steersman::testing::{Environment, Error, Options, or_left_out};
+use steersman::testing::{Environment, Error, Options, started_or_skipped};
 use tokio::time::timeout;
 
 fn config_map(name: &str) -> ConfigMap {
@@ -142,7 +142,7 @@ async fn an_invalid_flag_is_reported_with_the_path_of_the_logs() {
     };
     let error = Environment::start(options).await.unwrap_err();
     if error.is_about_missing_binaries() {
-        or_left_out::<()>(Err(error));
+        started_or_skipped::<()>(Err(error));
         return;
     }
     let Error::Program {

@@ -6,7 +6,7 @@ use kube_client::{
     Api,
     api::{ListParams, PostParams},
 };
-use steersman::testing::{Environment, Error, or_left_out};
+use steersman::testing::{Environment, Error, started_or_skipped};
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread()
@@ -20,7 +20,7 @@ fn the_shared_environment_outlives_the_runtime_that_started_it() {
     let directories: Vec<_> = (0..2)
         .filter_map(|_| {
             runtime().block_on(async {
-                let environment = or_left_out(Environment::shared().await)?;
+                let environment = started_or_skipped(Environment::shared().await)?;
                 environment
                     .client()
                     .unwrap()
@@ -39,7 +39,7 @@ fn the_shared_environment_outlives_the_runtime_that_started_it() {
 
 #[tokio::test]
 async fn a_user_has_the_name_and_groups_of_the_certificate_and_no_permissions() {
-    let Some(environment) = or_left_out(Environment::shared().await) else {
+    let Some(environment) = started_or_skipped(Environment::shared().await) else {
         return;
     };
     let alice = environment
@@ -67,7 +67,7 @@ async fn a_user_has_the_name_and_groups_of_the_certificate_and_no_permissions() 
 
 #[tokio::test]
 async fn crds_are_read_from_a_directory_installed_and_uninstalled() {
-    let Some(environment) = or_left_out(Environment::shared().await) else {
+    let Some(environment) = started_or_skipped(Environment::shared().await) else {
         return;
     };
     let directory = tempfile::tempdir().unwrap();

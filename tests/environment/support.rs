@@ -13,7 +13,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use steersman::testing::{Environment, Options, or_left_out};
+use steersman::testing::{Environment, Options, started_or_skipped};
 use tokio::sync::{Mutex, MutexGuard};
 
 /// Serializes tests that need the whole machine.
@@ -30,7 +30,7 @@ pub(crate) struct ExclusiveEnvironment {
 pub(crate) async fn exclusive_environment(options: Options) -> Option<ExclusiveEnvironment> {
     let lock = MACHINE.lock().await;
     let started = Instant::now();
-    let environment = or_left_out(Environment::start(options).await)?;
+    let environment = started_or_skipped(Environment::start(options).await)?;
     println!("started in {:?}", started.elapsed());
     Some(ExclusiveEnvironment {
         environment,

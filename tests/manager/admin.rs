@@ -139,6 +139,8 @@ async fn debug_queues_show_reasons_and_terminal_errors() -> anyhow::Result<()> {
         }
     };
     assert_eq!(page["entries"][0]["reasons"], json!(["requeue after 60 s"]));
+    assert_eq!(page["stats"]["bands"]["normal"]["depth"], 0, "{page}");
+    assert_eq!(page["stats"]["worked"]["count"], 2, "{page}");
     let queues = get(address, "/debug/queues").await?.json();
     for page in [&page, &queues[0]] {
         let outcome = &page["terminal"][0];
@@ -350,15 +352,15 @@ async fn a_public_address_serves_no_debug_pages_and_no_error_texts() -> anyhow::
     running.stop().await?;
 
     let manager = builder(&server).build()?;
-    let refused = manager
+    let rejected = manager
         .serve_admin(Admin {
             access: Access::Reviewed,
             ..everywhere
         })
         .unwrap_err();
     assert!(
-        refused.to_string().contains("set `Admin::tls`"),
-        "{refused}"
+        rejected.to_string().contains("set `Admin::tls`"),
+        "{rejected}"
     );
     Ok(())
 }
@@ -395,7 +397,7 @@ async fn a_stop_does_not_wait_for_idle_connections() -> anyhow::Result<()> {
     let mut answer = [0; 512];
     assert!(
         idle.read(&mut answer).await? > 0 && answer.starts_with(b"HTTP/1.1 200"),
-        "it is kept open after that"
+        "the connection is kept open"
     );
     let mut silent = TcpStream::connect(address).await?;
     running.stop().await?;

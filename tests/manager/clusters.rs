@@ -82,7 +82,7 @@ async fn readyz_and_metrics_include_a_cluster_until_it_is_removed() -> anyhow::R
     let handle = manager.handle();
     let running = Running::new(manager);
     handle.elected().await;
-    let refused = ["list", "watch"].map(|verb| {
+    let rejected = ["list", "watch"].map(|verb| {
         remote
             .faults()
             .add(Fault::on(&format!("{verb} configmaps")).status(403))
@@ -93,7 +93,7 @@ async fn readyz_and_metrics_include_a_cluster_until_it_is_removed() -> anyhow::R
         Err(ManagerError::NameTaken(_))
     ));
     let maps = cluster.cache().informer::<ConfigMap>()?;
-    until(|| refused.iter().any(|rule| rule.hits() > 0)).await;
+    until(|| rejected.iter().any(|rule| rule.hits() > 0)).await;
     let unready = check_report(&handle, "cache/abroad")
         .await
         .and_then(|report| report.failure)
@@ -110,7 +110,7 @@ async fn readyz_and_metrics_include_a_cluster_until_it_is_removed() -> anyhow::R
         "the check of the manager's own cache"
     );
 
-    refused.iter().for_each(RuleHandle::remove);
+    rejected.iter().for_each(RuleHandle::remove);
     maps.await_synced().await?;
     assert_eq!(
         check_report(&handle, "cache/abroad")
@@ -238,7 +238,13 @@ async fn an_unreachable_cluster_does_not_stop_the_manager() -> anyhow::Result<()
         begun.elapsed()
     );
     // The controller that watches the cluster starts without it.
-    create_map(&handle.cluster("near").expect("it was added").client()).await?;
+    create_map(
+        &handle
+            .cluster("near")
+            .expect("the cluster was added")
+            .client(),
+    )
+    .await?;
     assert_eq!(
         with_timeout(reconciled.recv()).await?.as_deref(),
         Some("near: default/a")
@@ -280,7 +286,13 @@ async fn an_unreachable_cluster_does_not_stop_the_manager() -> anyhow::Result<()
     );
 
     reachable.store(true, Relaxed);
-    create_map(&handle.cluster("far").expect("it was added").client()).await?;
+    create_map(
+        &handle
+            .cluster("far")
+            .expect("the cluster was added")
+            .client(),
+    )
+    .await?;
     assert_eq!(
         with_timeout(reconciled.recv()).await?.as_deref(),
         Some("far: default/a")

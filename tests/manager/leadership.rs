@@ -95,23 +95,23 @@ async fn the_standby_leads_as_soon_as_the_leader_stops() -> anyhow::Result<()> {
 async fn the_lease_is_held_until_the_leaders_work_has_ended() -> anyhow::Result<()> {
     let server = server();
     let manager = candidate(&server, "one")?;
-    let (tell, mut told) = mpsc::unbounded_channel();
-    let asked = client(&server);
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let client_of_leader = client(&server);
     manager.add(Stage::Leader, "slow work", async move |cx: RunContext| {
         cx.stopped().await;
         // Longer than the lease duration.
         tokio::time::sleep(Duration::from_secs(25)).await;
-        let lease = Api::<Lease>::default_namespaced(asked)
+        let lease = Api::<Lease>::default_namespaced(client_of_leader)
             .get("operator")
             .await?;
-        tell.send(lease.spec.and_then(|spec| spec.holder_identity))?;
+        sender.send(lease.spec.and_then(|spec| spec.holder_identity))?;
         Ok(())
     })?;
     let handle = manager.handle();
     let running = Running::new(manager);
     handle.elected().await;
     running.stop().await?;
-    assert_eq!(told.recv().await.flatten().as_deref(), Some("one"));
+    assert_eq!(receiver.recv().await.flatten().as_deref(), Some("one"));
     assert_eq!(holder(&server).await?, None);
     Ok(())
 }
@@ -137,9 +137,9 @@ async fn a_standby_that_is_stopped_starts_no_leaders_work() -> anyhow::Result<()
 async fn a_leader_that_loses_the_lease_drops_its_work_and_fails() -> anyhow::Result<()> {
     let (server, log) = (server(), Log::default());
     let manager = candidate(&server, "one")?;
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (sender, mut receiver) = mpsc::unbounded_channel();
     manager.add(Stage::Leader, "work that does not care", async move |_cx| {
-        let _ends = scopeguard(move || tell.send(Instant::now()).expect("the test listens"));
+        let _ends = scopeguard(move || sender.send(Instant::now()).expect("the test listens"));
         std::future::pending().await
     })?;
     log.runnable(&manager, Stage::Other, "rest");
@@ -161,7 +161,7 @@ async fn a_leader_that_loses_the_lease_drops_its_work_and_fails() -> anyhow::Res
         ),
         "{error}"
     );
-    let ended = told.recv().await.expect("it was dropped");
+    let ended = receiver.recv().await.expect("the work was dropped");
     assert!(
         ended - renewed < Duration::from_secs(15),
         "before the lease is over: {:?}",
@@ -207,9 +207,9 @@ async fn the_fencing_token_grows_with_every_leader() -> anyhow::Result<()> {
     let mut tokens = Vec::new();
     for name in ["one", "two", "three"] {
         let manager = candidate(&server, name)?;
-        let (tell, mut told) = mpsc::unbounded_channel();
+        let (sender, mut receiver) = mpsc::unbounded_channel();
         let reconciler = reconcile::from_fn(move |_: Request, cx| {
-            tell.send(cx.fencing_token()).expect("the test listens");
+            sender.send(cx.fencing_token()).expect("the test listens");
             std::future::ready(Ok(Outcome::done()))
         });
         manager
@@ -218,7 +218,7 @@ async fn the_fencing_token_grows_with_every_leader() -> anyhow::Result<()> {
             .queue()
             .add(Request::new("default", "a"));
         let running = Running::new(manager);
-        tokens.push(told.recv().await.flatten().expect("it leads"));
+        tokens.push(receiver.recv().await.flatten().expect("this process leads"));
         running.stop().await?;
     }
     assert!(

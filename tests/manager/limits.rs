@@ -143,7 +143,7 @@ async fn the_rate_limit_does_not_delay_leader_election() -> anyhow::Result<()> {
     timeout(Duration::from_secs(1), handle.elected()).await?;
     tokio::time::sleep(Duration::from_mins(50)).await;
     assert!(!waiting.is_finished());
-    assert!(!running.task.is_finished(), "it still leads");
+    assert!(!running.task.is_finished(), "the manager still leads");
     waiting.await??;
     assert_eq!(begun.elapsed(), Duration::from_hours(1));
     running.stop().await
@@ -182,7 +182,7 @@ async fn an_elector_repeats_lease_requests_that_stall() -> anyhow::Result<()> {
             let begun = Instant::now();
             let mut leadership = timeout(WEEK, elector.acquire(pending()))
                 .await?
-                .expect("it is not stopped");
+                .expect("not stopped");
             assert!(
                 begun.elapsed() < Duration::from_secs(10),
                 "{method}: {:?}",

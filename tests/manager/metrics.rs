@@ -106,7 +106,7 @@ const NOT_HERE: &[(&str, &str)] = &[
     ("rest_client_request_duration_seconds", "opt-in upstream"),
     (
         "rest_client_dns_resolution_duration_seconds",
-        "opt-in upstream; kube's connector does not tell",
+        "opt-in upstream; kube's connector does not report it",
     ),
     ("rest_client_request_size_bytes", "opt-in upstream"),
     (
@@ -264,7 +264,7 @@ async fn every_metric_is_valid_and_upstream_metrics_have_upstream_names_types_an
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_count_what_has_happened() -> anyhow::Result<()> {
+async fn metrics_count_reconciles_requests_and_events() -> anyhow::Result<()> {
     let (server, directory) = (server(), tempfile::tempdir()?);
     let (handle, running) = running_manager(builder(&server), admin(&directory)?).await?;
     let text = handle.metrics_page();
@@ -346,7 +346,7 @@ async fn a_cancelled_request_is_counted_without_a_status_code() -> anyhow::Resul
         .add(steersman_apiserver::Fault::on("get configmaps").delay(Duration::from_mins(1)));
     let key = ObjectKey::new("default", "colors");
     let asked = tokio::time::timeout(Duration::from_secs(1), client.get::<ConfigMap>(&key)).await;
-    assert!(asked.is_err(), "it takes a minute");
+    assert!(asked.is_err(), "the response takes a minute");
     let mut registry = prometheus_client::registry::Registry::default();
     registry.register_collector(Box::new(metrics));
     let mut page = String::new();

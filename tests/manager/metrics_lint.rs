@@ -264,7 +264,7 @@ b_total{x="2"} 1
 
 #[test]
 fn lint_accepts_a_valid_page() {
-    let families = lint(GOOD).expect("it is fine");
+    let families = lint(GOOD).expect("a valid page");
     let read: Vec<_> = families
         .iter()
         .map(|family| (&*family.name, &*family.kind, &*family.labels))

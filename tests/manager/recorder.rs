@@ -261,15 +261,15 @@ async fn unavailable_writes_are_retried_and_forbidden_ones_are_not() {
         (fixture.counts().await, fixture.recorder.stats().failed),
         (vec![1], 0)
     );
-    let refused = fixture
+    let rejected = fixture
         .server
         .faults()
         .add(Fault::on("POST events").status(403));
     fixture.record("green");
     fixture.record("green");
     sleep(Duration::from_mins(1)).await;
-    assert_eq!((fixture.recorder.stats().failed, refused.hits()), (2, 2));
-    refused.remove();
+    assert_eq!((fixture.recorder.stats().failed, rejected.hits()), (2, 2));
+    rejected.remove();
     fixture.record("green");
     sleep(Duration::from_secs(1)).await;
     assert_eq!(fixture.counts().await, [1, 1]);

@@ -232,8 +232,8 @@ async fn runnables_added_later_start_at_once_and_are_rejected_after_the_stop() -
     assert_eq!(controller.watches().len(), 1);
     running.stop().await?;
     for (stage, name) in STAGES {
-        let refused = handle.add(stage, name, async |_cx| Ok(()));
-        assert!(matches!(refused, Err(ManagerError::Stopping(index)) if index == name));
+        let rejected = handle.add(stage, name, async |_cx| Ok(()));
+        assert!(matches!(rejected, Err(ManagerError::Stopping(index)) if index == name));
     }
     assert!(
         handle

@@ -44,7 +44,9 @@ impl Log {
             log.push(format!("{name} stops"));
             Ok(())
         };
-        manager.add(stage, name, run).expect("it does not stop yet");
+        manager
+            .add(stage, name, run)
+            .expect("the manager is not stopping");
     }
 }
 
@@ -65,7 +67,7 @@ impl Running {
 
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
         drop(self.stop.take());
-        self.task.await.expect("it does not panic")
+        self.task.await.expect("no panic")
     }
 }
 

@@ -253,15 +253,15 @@ async fn nothing_can_be_added_while_the_manager_stops() -> anyhow::Result<()> {
             Stage::Controllers,
             Stage::Leader,
         ] {
-            let refused = handle
+            let rejected = handle
                 .add(stage, "late", async |_cx| panic!("it runs"))
                 .unwrap_err();
-            log_clone.push(refused.to_string());
+            log_clone.push(rejected.to_string());
         }
-        let refused = handle
+        let rejected = handle
             .add_cluster("abroad", handle.client().kube().clone())
             .unwrap_err();
-        log_clone.push(refused.to_string());
+        log_clone.push(rejected.to_string());
         anyhow::ensure!(handle.cluster("abroad").is_none());
         Ok(())
     })?;
@@ -269,10 +269,10 @@ async fn nothing_can_be_added_while_the_manager_stops() -> anyhow::Result<()> {
     let running = Running::new(manager);
     handle.elected().await;
     running.stop().await?;
-    let refused = |index: &str| format!("cannot add {index}: the manager is stopping");
+    let rejected = |index: &str| format!("cannot add {index}: the manager is stopping");
     let expected = [
-        vec![refused("late"); 6],
-        vec![refused("cache of cluster abroad")],
+        vec![rejected("late"); 6],
+        vec![rejected("cache of cluster abroad")],
     ]
     .concat();
     assert_eq!(log.all(), expected);

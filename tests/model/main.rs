@@ -124,7 +124,7 @@ fn soak_a_key_is_never_in_two_workers_and_its_last_add_is_seen() {
         assert_eq!(
             seen.load(SeqCst),
             4,
-            "the state at the last add was never looked at"
+            "the state at the last add was never observed"
         );
         join(workers);
     });
@@ -204,7 +204,7 @@ fn soak_a_run_is_notified_that_its_key_is_queued_again() {
         join([run]);
         queue
             .try_get()
-            .expect("it runs once more")
+            .expect("the key is queued again")
             .finish(Outcome::done());
 
         queue.add("key");

@@ -157,7 +157,7 @@ async fn an_outcome_that_is_not_a_retry_forgets_the_attempts() {
         assert_eq!(queue.num_requeues(&"a"), 0, "{outcome:?}");
         queue.add("a");
         take(&queue).finish(Outcome::requeue());
-        assert_eq!(backoff(&queue), ms(5), "it starts over");
+        assert_eq!(backoff(&queue), ms(5), "the backoff starts over");
     }
 }
 
@@ -180,13 +180,13 @@ async fn forget_frees_the_attempts_and_leaves_the_key_where_it_is() {
     assert_eq!(
         (queue.num_requeues(&"a"), backoff(&queue)),
         (0, ms(40)),
-        "it still waits"
+        "the key still waits"
     );
     advance(ms(40)).await;
     let item = take(&queue);
     assert_eq!(item.attempt(), 1);
     queue.forget(&"a");
-    assert!(queue.try_get().is_none(), "it does not end a run");
+    assert!(queue.try_get().is_none(), "forget does not end a run");
     item.finish(Outcome::requeue());
     assert_eq!(backoff(&queue), ms(5));
 }
@@ -314,7 +314,7 @@ async fn a_forgotten_backoff_does_not_end_the_next() {
     assert_eq!(
         (queue.num_requeues(&"a"), backoff(&queue)),
         (1, ms(5)),
-        "it ran 1 ms before its backoff had elapsed"
+        "the run started 1 ms before the backoff had elapsed"
     );
 }
 
@@ -329,7 +329,7 @@ async fn an_event_after_the_backoff_has_elapsed_escalates() {
 
 /// At that moment the backoff has elapsed.
 #[tokio::test(start_paused = true)]
-async fn an_event_that_comes_due_in_the_moment_in_which_the_backoff_ends_escalates() {
+async fn an_event_that_becomes_due_exactly_when_the_backoff_ends_escalates() {
     let queue = failed(3).await;
     advance(ms(20)).await;
     let retry = take(&queue);

@@ -180,7 +180,11 @@ async fn a_key_whose_limiter_panics_waits_as_with_the_default_limiter() {
     assert!(queue.try_get().is_none());
     advance(ms(1)).await;
     take(&queue).finish(Outcome::requeue());
-    assert_eq!(queue.stats().limiter_panics, 1, "this time it did not");
+    assert_eq!(
+        queue.stats().limiter_panics,
+        1,
+        "the limiter did not panic this time"
+    );
     advance(ms(1)).await;
     let item = take(&queue);
     assert!(item.finish_and_try_get(Outcome::requeue()).is_none());
@@ -310,7 +314,7 @@ fn a_queue_name_can_be_any_text() {
         queue.add("a");
         run(&queue, &"a");
         let mut page = String::new();
-        encode(&mut page, &registry).expect("it can be encoded");
+        encode(&mut page, &registry).expect("metrics can be encoded");
         let escaped = name
             .replace('\\', r"\\")
             .replace('"', r#"\""#)

@@ -10,7 +10,10 @@ fn a_key_re_added_while_processing_runs_once_more() {
     queue.add("a");
     let first = take(&queue);
     queue.add("a");
-    assert!(queue.try_get().is_none(), "it must not be in two workers");
+    assert!(
+        queue.try_get().is_none(),
+        "the key must not be in two workers"
+    );
     first.finish(Outcome::done());
     run(&queue, &"a");
     assert!(queue.try_get().is_none(), "one add, one more run");
@@ -26,7 +29,7 @@ fn adds_while_processing_collapse_and_a_second_worker_waits_for_the_end_of_the_r
     for _ in 0..5 {
         queue.add("a");
     }
-    assert!(!second.was_woken(), "there is nothing that it could take");
+    assert!(!second.was_woken(), "no key is ready");
     assert!(second.poll().is_pending());
     first.finish(Outcome::done());
     assert!(second.was_woken());
@@ -68,7 +71,7 @@ async fn adds_of_every_kind_collapse() {
     );
     assert_eq!(run_all(&queue), ["a"]);
     tokio::time::advance(ms(1000)).await;
-    assert_eq!(queue.len(), 0, "nothing of it is left for later");
+    assert_eq!(queue.len(), 0, "no further add is pending");
 }
 
 #[test]
@@ -118,7 +121,7 @@ fn adds_of_a_second_run_are_kept_apart_from_those_of_the_first() {
     queue.add("a");
     let second = first
         .finish_and_try_get(Outcome::done())
-        .expect("it was added again");
+        .expect("the key was added again");
     assert!(!second.is_queued_again());
     queue.add("a");
     assert!(second.is_queued_again());

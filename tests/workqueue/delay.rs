@@ -54,7 +54,7 @@ async fn no_key_is_early_on_the_real_clock() {
     for micros in (0..3_000).step_by(100) {
         let due = Instant::now() + Duration::from_micros(micros);
         queue.add_after("a", Duration::from_micros(micros));
-        let item = queue.get().await.expect("it is open");
+        let item = queue.get().await.expect("the queue is open");
         assert!(Instant::now() >= due, "after {micros} us");
         item.finish(Outcome::done());
     }
@@ -223,7 +223,7 @@ async fn a_cancelled_delay_does_not_fire() {
     queue.add_after("a", ms(10));
     queue.add_after("b", ms(20));
     assert!(queue.cancel(&"a"));
-    assert!(!queue.cancel(&"a"), "it is off the queue already");
+    assert!(!queue.cancel(&"a"), "the key is not queued any more");
     advance(ms(100)).await;
     assert_eq!(run_all(&queue), ["b"]);
 }
@@ -244,7 +244,7 @@ fn cancel_removes_the_next_run_of_a_processing_key_but_not_the_current_one() {
     let queue = WorkQueue::default();
     queue.add("a");
     let item = take(&queue);
-    assert!(!queue.cancel(&"a"), "it waits for nothing");
+    assert!(!queue.cancel(&"a"), "the key is not delayed");
     queue.add("a");
     assert!(queue.cancel(&"a"));
     assert_eq!((queue.len(), item.is_queued_again()), (0, false));

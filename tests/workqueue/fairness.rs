@@ -56,10 +56,7 @@ fn every_sixteenth_key_is_the_oldest_of_a_lower_priority() {
         }
     }
     let expected: Vec<_> = (1..=10).map(|n| (n * 16, n - 1)).collect();
-    assert_eq!(
-        low, expected,
-        "that often and not more often, first come, first served"
-    );
+    assert_eq!(low, expected, "exactly that often, oldest first");
 }
 
 #[test]
@@ -155,7 +152,7 @@ struct Waiting {
 /// Plays the steps, then drains the queue.
 ///
 /// Returns the first key that exceeds the bound for `share`.
-fn breaks_the_bound(queue: &WorkQueue<usize>, steps: &[Step], share: usize) -> Option<usize> {
+fn exceeds_the_bound(queue: &WorkQueue<usize>, steps: &[Step], share: usize) -> Option<usize> {
     let mut waiting: HashMap<usize, Waiting> = HashMap::new();
     let (mut turn, mut keys) = (0, 0);
     let mut steps = steps.iter();
@@ -216,7 +213,7 @@ steersman_testkit::properties! {
 
     #[test]
     fn a_key_is_handed_out_within_share_times_older_plus_two_turns(steps in steps(), share in 2..20u32) {
-        prop_assert_eq!(breaks_the_bound(&with_share(share), &steps, share as usize), None);
+        prop_assert_eq!(exceeds_the_bound(&with_share(share), &steps, share as usize), None);
     }
 }
 
@@ -228,6 +225,6 @@ fn with_a_share_of_zero_the_bound_does_not_hold() {
         .into_iter()
         .chain(load)
         .collect();
-    assert_eq!(breaks_the_bound(&strict(), &steps, 16), Some(0));
-    assert_eq!(breaks_the_bound(&with_share(16), &steps, 16), None);
+    assert_eq!(exceeds_the_bound(&strict(), &steps, 16), Some(0));
+    assert_eq!(exceeds_the_bound(&with_share(16), &steps, 16), None);
 }

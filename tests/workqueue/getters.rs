@@ -367,7 +367,7 @@ async fn getters_dropped_at_random_lose_no_key() {
         drop(soon(queue.get()).await.expect("open"));
         handed_out += 1;
     }
-    assert!(queue.snapshot().is_empty(), "and none came twice");
+    assert!(queue.snapshot().is_empty(), "no key was handed out twice");
 }
 
 /// A queue without delayed keys needs no runtime.
@@ -407,12 +407,12 @@ fn finish_and_get_of_the_only_key_wakes_no_getter() {
     let getter = ByHand::waiting(queue.get());
     let item = ByHand::new(item.finish_and_get(Outcome::done()))
         .ready()
-        .expect("it was added again");
+        .expect("the key was added again");
     assert!(*item == "a" && !getter.was_woken());
     queue.add("a");
     let item = item.finish_and_try_get(Outcome::done()).expect("and again");
     assert!(*item == "a" && !getter.was_woken());
     queue.add("a");
     item.finish(Outcome::done());
-    assert!(getter.was_woken(), "this one takes nothing");
+    assert!(getter.was_woken(), "this getter takes no key");
 }

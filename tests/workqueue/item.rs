@@ -70,7 +70,7 @@ async fn the_wait_counts_from_becoming_ready() {
     assert_eq!(
         take(&queue).waited(),
         ms(6),
-        "from the first add while it ran"
+        "since the first add during the run"
     );
 }
 
@@ -140,7 +140,7 @@ async fn dropping_an_item_ends_its_run_without_an_outcome() {
     advance(ms(5)).await;
     drop(take(&queue));
     assert_eq!(queue.num_requeues(&"a"), 1, "failed attempts stay counted");
-    assert!(queue.try_get().is_none(), "it is not requeued");
+    assert!(queue.try_get().is_none(), "the key is not requeued");
     queue.add("a");
     let item = take(&queue);
     queue.add_after("a", ms(10));
@@ -221,7 +221,7 @@ async fn the_outcome_can_set_the_priority_of_a_requeue() {
     assert_eq!(
         take(&queue).priority(),
         Priority::HIGH,
-        "kept without being told"
+        "the priority is kept by default"
     );
 }
 
@@ -291,7 +291,7 @@ async fn finish_and_get_returns_the_next_key_or_waits_for_one() {
     assert_eq!(
         queue.stats().running,
         0,
-        "the outcome counts while it waits for the next key"
+        "the outcome takes effect while the worker waits for the next key"
     );
     queue.add("c");
     assert_eq!(*next.ready().expect("open"), "c");
@@ -363,7 +363,7 @@ fn a_requeue_has_the_reason_that_the_run_has_set() {
     item.set_reason("not there yet");
     let mut item = item
         .finish_and_try_get(Outcome::retry_after(ms(0)))
-        .expect("it is ready");
+        .expect("a ready key");
     assert_eq!(reasons(&item), ["not there yet"]);
 
     item.set_reason("dropped: nothing is requeued");
@@ -376,7 +376,7 @@ fn a_requeue_has_the_reason_that_the_run_has_set() {
     item.set_reason("dropped: an event has made it ready");
     let item = item
         .finish_and_try_get(Outcome::requeue_after(ms(5)))
-        .expect("it is ready");
+        .expect("a ready key");
     assert_eq!(reasons(&item), ["deleted"]);
     item.finish(Outcome::retry_after(ms(0)));
     assert!(

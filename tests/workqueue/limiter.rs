@@ -229,7 +229,7 @@ fn a_bucket_accepts_extreme_intervals() {
 async fn keys_limited_together_by_a_bucket_are_released_one_by_one() {
     let queue = with_limiter(Limiter::bucket(ms(10), 1));
     queue.add_all(0..20, rate_limited());
-    assert_eq!(run_all(&queue), [0], "the first waits for nothing");
+    assert_eq!(run_all(&queue), [0], "the first key does not wait");
     for key in 1..20 {
         advance(ms(10)).await;
         assert_eq!(run_all(&queue), [key]);
@@ -280,7 +280,7 @@ fn jitter_accepts_extreme_values() {
     assert_eq!(
         nothing.delay(&"a", 0, Instant::now()),
         Duration::ZERO,
-        "nothing is not lengthened"
+        "a delay of zero is not lengthened"
     );
 }
 

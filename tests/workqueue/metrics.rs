@@ -144,7 +144,7 @@ async fn retries_count_adds_with_a_delay_and_only_those() {
     queue.add_after("a", ms(0));
     assert_eq!(stats(&probe).retries, 0);
     queue.add_after("a", ms(1));
-    assert_eq!(stats(&probe).retries, 1, "also if it changes nothing");
+    assert_eq!(stats(&probe).retries, 1, "also if the add changes nothing");
     queue.add_rate_limited("b");
     queue.add_with(
         "c",
@@ -252,7 +252,7 @@ fn depth_moves_with_a_ready_key_that_is_raised() {
     let item = take(&queue);
     assert_eq!(depths(&probe), [0, 0, 0]);
     queue.add_with("a", at(-100));
-    assert_eq!(depths(&probe), [1, 0, 0], "also while it runs");
+    assert_eq!(depths(&probe), [1, 0, 0], "also while the key runs");
     queue.add_with("a", at(0));
     assert_eq!(depths(&probe), [0, 1, 0]);
     queue.cancel(&"a");
@@ -312,7 +312,7 @@ async fn a_key_added_while_it_ran_has_waited_since_the_add() {
     assert_eq!(
         queue.stats().band(Band::Normal).oldest,
         ms(11),
-        "it has been ready since it was added"
+        "the key has been ready since the add"
     );
 }
 
@@ -357,7 +357,7 @@ async fn a_queue_without_name_or_metrics_does_not_measure() {
         assert_eq!(
             (seen.waited.count(), seen.worked.count(), seen.adds),
             (0, 0, 1),
-            "only what costs nothing"
+            "only the counters that need no clock"
         );
     }
 }
@@ -400,16 +400,20 @@ fn gauges_fall_to_zero_and_counters_stay_when_a_queue_is_closed() {
 }
 
 #[test]
-fn stats_can_be_serialised() {
+fn stats_serialize_to_labelled_fields() {
     let queue = strict();
     queue.add("a");
-    let json = serde_json::to_value(queue.stats()).expect("serialisable");
+    let json = serde_json::to_value(queue.stats()).expect("valid JSON");
     assert_eq!(
-        (&json["adds"], &json["bands"][1]["depth"], &json["rejected"]),
+        (
+            &json["adds"],
+            &json["bands"]["normal"]["depth"],
+            &json["rejected"]
+        ),
         (&1.into(), &1.into(), &0.into())
     );
     assert!(
-        json["unfinished"].is_f64() && json["waited"]["counts"].is_array(),
+        json["unfinished"].is_f64() && json["waited"]["buckets"].is_array(),
         "{json}"
     );
 }

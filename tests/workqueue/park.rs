@@ -144,7 +144,7 @@ fn an_unpark_that_comes_before_the_park_is_not_lost() {
     );
     let item = take(&queue);
     queue.unpark(&"a");
-    assert_eq!(queue.len(), 0, "it does not queue the key by itself");
+    assert_eq!(queue.len(), 0, "parking does not queue the key");
     item.park();
     assert_eq!(
         (queue.len(), queue.stats().parked),
@@ -373,11 +373,11 @@ async fn the_snapshot_shows_parked_keys_and_their_bounds() {
 async fn unpark_returns_whether_the_key_was_parked() {
     let queue = parked();
     assert!(queue.unpark(&"a"));
-    assert!(!queue.unpark(&"a"), "it is ready by now");
+    assert!(!queue.unpark(&"a"), "the key is ready already");
     let item = take(&queue);
-    assert!(queue.unpark(&"a"), "in a run, which may park it");
+    assert!(queue.unpark(&"a"), "the key is running and may be parked");
     item.finish(Outcome::requeue_after(secs(9)));
-    assert!(!queue.unpark(&"a"), "it waits for a time");
+    assert!(!queue.unpark(&"a"), "the key is delayed");
     queue.add("bounded");
     take(&queue).park_for(secs(1));
     advance(secs(1)).await;

@@ -39,7 +39,7 @@ impl Page {
 
     fn text(&self) -> String {
         let mut page = String::new();
-        encode(&mut page, &self.registry).expect("it can be encoded");
+        encode(&mut page, &self.registry).expect("metrics can be encoded");
         page
     }
 

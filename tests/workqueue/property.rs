@@ -256,7 +256,7 @@ impl Both {
             assert_eq!(
                 polled.is_pending(),
                 handed.is_none() && self.model.gives_more(),
-                "whether it waits"
+                "whether the getter waits"
             );
             match polled {
                 Poll::Ready(item) => item,
@@ -374,7 +374,7 @@ impl Both {
             assert_eq!(queue.num_requeues(&key), attempts, "key {key}");
         }
         for item in items {
-            let rec = model.rec(**item).expect("it runs");
+            let rec = model.rec(**item).expect("a running key");
             assert_eq!(item.is_queued_again(), matches!(rec.wait, Wait::Worker(_)));
             assert_eq!(
                 rec.run.as_ref().map(|run| &run.reasons),

@@ -82,7 +82,7 @@ fn a_waker_can_own_an_item_of_its_queue() {
     assert_eq!(
         queue.stats().running,
         0,
-        "the waker is dropped, and the item with it"
+        "dropping the waker drops the item"
     );
 }
 

@@ -93,7 +93,7 @@ async fn retry_after_waits_exactly_and_counts_an_attempt() {
     let item = take(&queue);
     assert_eq!(item.attempt(), 6);
     item.finish(Outcome::done());
-    assert!(queue.snapshot().is_empty(), "success frees it");
+    assert!(queue.snapshot().is_empty(), "success frees the key");
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,7 +165,7 @@ async fn a_key_added_during_its_run_does_not_wait() {
         queue.add("a");
         let item = take(&queue);
         queue.add("a");
-        let again = item.finish_and_try_get(outcome).expect("it is ready");
+        let again = item.finish_and_try_get(outcome).expect("a ready key");
         assert_eq!(again.attempt(), 2);
         again.finish(Outcome::done());
         advance(secs(60)).await;

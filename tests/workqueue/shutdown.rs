@@ -132,17 +132,17 @@ fn close_does_not_wait_for_running_keys() {
         let mut items: Vec<_> = (0..6).map(|_| take(&queue)).collect();
         shutdown.begin(&queue);
         assert_eq!(queue.stats().running, 6);
-        items.pop().expect("six").finish(Outcome::done());
-        items.pop().expect("six").finish(Outcome::requeue());
+        items.pop().expect("six items").finish(Outcome::done());
+        items.pop().expect("six items").finish(Outcome::requeue());
         items
             .pop()
-            .expect("six")
+            .expect("six items")
             .finish(Outcome::requeue_after(ms(1)));
         items
             .pop()
-            .expect("six")
+            .expect("six items")
             .finish(Outcome::requeue_after(ms(0)));
-        items.pop().expect("six").park();
+        items.pop().expect("six items").park();
         drop(items);
         let stats = queue.stats();
         assert_eq!(
@@ -237,10 +237,12 @@ fn getters_wait_for_a_key_added_during_its_run() {
     a.finish(Outcome::done());
     assert!(worker.was_woken() || before.was_woken() || after.was_woken());
     assert_eq!(
-        *after.ready().expect("it was added before the shutdown"),
+        *after
+            .ready()
+            .expect("the key was added before the shutdown"),
         "a"
     );
-    assert!(before.was_woken() && worker.was_woken(), "nothing is left");
+    assert!(before.was_woken() && worker.was_woken(), "all getters end");
     assert!(before.ready().is_none() && worker.ready().is_none());
 }
 

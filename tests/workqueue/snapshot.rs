@@ -137,7 +137,7 @@ async fn a_running_key_has_its_worker_and_whether_it_runs_again() {
     assert_eq!(
         (a.priority, a.added_ago, a.reasons),
         (Priority(3), ms(2), vec!["two".into()]),
-        "what it is queued with"
+        "the priority of the queued key"
     );
     drop(item);
 }
@@ -175,7 +175,7 @@ async fn a_running_key_keeps_its_data_after_its_next_run_was_cancelled() {
     assert_eq!(
         (a.priority, a.reasons),
         (Priority(5), vec!["one".into()]),
-        "it only runs"
+        "the key runs and is not queued"
     );
     drop(item);
 }
@@ -226,7 +226,7 @@ async fn a_failing_key_shows_attempts_and_last_error_until_it_succeeds() {
     assert_eq!(
         entry(&queue, &"a").last_error.as_deref(),
         Some("second"),
-        "while it runs, too"
+        "also while the key runs"
     );
     queue.add("a");
     item.set_error("gone with the success");
@@ -303,7 +303,7 @@ async fn one_of_each() -> (
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_serializes_to_json() {
     let (queue, running) = one_of_each().await;
-    let json = serde_json::to_value(queue.snapshot()).expect("serialisable");
+    let json = serde_json::to_value(queue.snapshot()).expect("valid JSON");
     let of = |key: &str| {
         let entries = json.as_array().expect("a list");
         entries
@@ -351,7 +351,7 @@ async fn an_error_is_text_in_json() {
     let mut item = take(&queue);
     item.set_error(String::from("no such host"));
     item.finish(Outcome::requeue());
-    let json = serde_json::to_value(queue.snapshot()).expect("serialisable");
+    let json = serde_json::to_value(queue.snapshot()).expect("valid JSON");
     assert_eq!(
         (&json[0]["last_error"], &json[0]["ready_in"]),
         (&json!("no such host"), &json!(0.005))

@@ -172,7 +172,7 @@ impl<F: Future> ByHand<F> {
     #[track_caller]
     pub(crate) fn waiting(future: F) -> Self {
         let mut this = Self::new(future);
-        assert!(this.poll().is_pending(), "it should have to wait");
+        assert!(this.poll().is_pending(), "the future should be pending");
         this
     }
 

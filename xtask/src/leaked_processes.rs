@@ -81,7 +81,7 @@ mod tests {
     use std::process::Stdio;
 
     #[test]
-    fn a_process_that_stays_is_found_by_its_mark_and_no_other_is() {
+    fn only_a_leaked_process_with_the_mark_is_found() {
         let (marker, other) = (ProcessMarker::new(), ProcessMarker::new());
         let mut sleep = Command::new("sleep");
         marker.apply_to(&mut sleep);

@@ -10,28 +10,37 @@
 //!
 //! Kinds that can only be created (token and access reviews) are not stored and not in the table.
 
-pub(crate) mod age;
-mod cells;
-mod checks;
-mod columns;
+// The table of the kinds.
+mod groups;
+mod table;
+
+// Fields that the server sets.
 pub(crate) mod defaults;
 mod dependencies;
-pub(crate) mod descriptions;
-mod events;
-mod groups;
-mod more_cells;
-mod pod_cells;
-mod pod_checks;
-mod pods;
 mod prepare;
+
+// Validation.
+mod checks;
+mod pod_checks;
 mod rbac;
-mod scalers;
-mod services;
-mod table;
 mod validate;
 mod warnings;
 mod workload_checks;
+
+// Kinds with code of their own.
+mod events;
+mod pods;
+mod scalers;
+mod services;
 mod workloads;
+
+// Columns of `kubectl get`.
+pub(crate) mod age;
+mod cells;
+mod columns;
+pub(crate) mod descriptions;
+mod more_cells;
+mod pod_cells;
 
 pub(crate) use dependencies::{Dependencies, resolve_dependencies};
 pub(crate) use prepare::namespace_finalized as prepare_finalize;

@@ -106,13 +106,13 @@ fn immutable_fields(object: &Value, old: Option<&Value>, fields: &[&str]) -> Fie
         return FieldErrors::new();
     };
     let changed = |field: &&&str| object[**field] != old[**field];
-    let refused =
+    let rejected =
         |field: &&str| FieldError::forbidden(*field, "field is immutable when `immutable` is set");
     ["immutable"]
         .iter()
         .chain(fields)
         .filter(changed)
-        .map(refused)
+        .map(rejected)
         .collect()
 }
 

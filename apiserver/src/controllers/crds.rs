@@ -324,7 +324,7 @@ pub(crate) async fn install(core: &Core, definition: Value) -> Result<()> {
         call.update(&name, &Input::Replace(definition)).map(drop)
     })?;
     // The last revision that controllers observe, since they do not observe all changes.
-    let written = core.store.last_notable();
+    let written = core.store.last_in_feed();
     core.activity
         .wait_until(|seen| {
             let Some(seen) = seen else {

@@ -120,8 +120,8 @@ async fn run(core: Arc<Core>, mut feed: Feed, reader: Arc<Reader>, mut controlle
     let mut busy = core.activity.begin();
     controllers.resync(&core);
     loop {
-        while let Some(news) = feed.try_next() {
-            match news {
+        while let Some(event) = feed.try_next() {
+            match event {
                 FeedEvent::Changes(changes) => {
                     for (table, change) in &changes {
                         controllers.observe(&core, ObservedChange::from_change(table, change));
@@ -199,7 +199,11 @@ impl ControllerSet {
 
 /// Reports whether controllers have to observe a change: those of CRDs and namespaces, deletions,
 /// and changes of objects with owner references. Most changes are none of these.
-pub(crate) fn is_notable(table: &str, before: Option<&Object>, after: Option<&Object>) -> bool {
+pub(crate) fn concerns_controllers(
+    table: &str,
+    before: Option<&Object>,
+    after: Option<&Object>,
+) -> bool {
     let has_owners = |object: &Object| object.mentions(b"\"ownerReferences\"");
     match after {
         _ if matches!(table, NAMESPACES | DEFINITIONS) => true,

@@ -137,7 +137,7 @@ mod tests {
                 .args([HELPER, "--exact", "--ignored", "--nocapture"])
                 .stdout(Stdio::piped())
                 .spawn()
-                .expect("it starts");
+                .expect("the program starts");
             let mut helper = Helper(child);
             let output = BufReader::new(helper.0.stdout.take().expect("a pipe"));
             let mut lines = output.lines().map_while(Result::ok);

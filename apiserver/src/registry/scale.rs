@@ -97,7 +97,7 @@ impl ResourceRequest<'_> {
         }
     }
 
-    /// Returns the scale that the request asks for.
+    /// Returns the scale with the requested change.
     fn requested_scale(&mut self, input: &ScaleInput, shown: &Value) -> Result<Value> {
         let (mut scale, faults, patched) = match input {
             ScaleInput::Replace(body) => (body.value.clone(), body.strict_errors.clone(), None),

@@ -124,20 +124,20 @@ impl ResourceRequest<'_> {
         }
     }
 
-    /// Returns the object that the request asks for.
+    /// Returns the object with the requested change.
     fn requested_object(&mut self, name: &str, input: &Input, old: &Value) -> Result<Value> {
         match input {
             Input::Replace(object) => {
                 check_name(name, object)?;
                 Ok(object.clone())
             }
-            Input::Patch(patch, faults) => {
+            Input::Patch(patch, errors) => {
                 let patched = || {
                     let mut object = old.clone();
                     patch.apply(&mut object).map(|()| object)
                 };
                 let object = self
-                    .accept_patched(patched()?, faults.clone(), || patched().unwrap_or_default())?;
+                    .accept_patched(patched()?, errors.clone(), || patched().unwrap_or_default())?;
                 check_name(name, &object)?;
                 Ok(object)
             }

@@ -34,8 +34,8 @@ impl Store {
     }
 
     /// Returns the revision of the last change for the feed.
-    pub(crate) fn last_notable(&self) -> u64 {
-        self.0.read().last_notable
+    pub(crate) fn last_in_feed(&self) -> u64 {
+        self.0.read().last_in_feed
     }
 
     /// Returns the names of all tables, sorted.
@@ -57,13 +57,13 @@ impl Feed {
         let state = self.store.0.read();
         self.changed.mark_unchanged();
         let seen = std::mem::replace(&mut self.seen, state.revision);
-        if state.last_notable <= seen {
+        if state.last_in_feed <= seen {
             return None;
         }
         if state
             .tables
             .values()
-            .any(|table| table.changes.last_dropped_notable > seen)
+            .any(|table| table.changes.last_dropped_in_feed > seen)
         {
             return Some(FeedEvent::Expired);
         }
@@ -71,8 +71,8 @@ impl Feed {
             .tables
             .iter()
             .flat_map(|(name, table)| {
-                let notable = table.changes.after(seen).filter(|change| change.notable);
-                notable.map(move |change| (name.clone(), change.clone()))
+                let selected = table.changes.after(seen).filter(|change| change.in_feed);
+                selected.map(move |change| (name.clone(), change.clone()))
             })
             .collect();
         drop(state);

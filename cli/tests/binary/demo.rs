@@ -62,12 +62,12 @@ async fn assert_token_required(path: &Path, kubeconfig: &Kubeconfig) -> Result<(
             .token = token.map(|token| token.to_owned().into());
         let config =
             Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-        let refused = Client::new(config)?
+        let rejected = Client::new(config)?
             .live()
             .get::<Secret>(&ObjectKey::new("demo", "bank-connection"))
             .await;
         assert_eq!(
-            refused
+            rejected
                 .expect_err("no valid token")
                 .status()
                 .map(|status| status.code),

@@ -13,9 +13,9 @@
 use super::{
     deletion::Step,
     descendants::DescendantIndex,
-    pass::Pass,
     phase,
     provisioning::copy_state,
+    reconcile_state::ReconcileState,
     references::References,
     role::{Referenced, Role, has_stand_alone_machines, is_deleting, parts},
 };
@@ -58,105 +58,105 @@ impl Reconciler for ClusterReconciler {
             return Ok(Outcome::done());
         }
         self.references.retain(&cluster);
-        let mut pass = Pass::new(cluster, cx.now());
-        self.run(&mut pass).await;
-        if !pass.errors.is_empty() && cx.is_shutting_down() {
-            // Watches are refused during a shutdown. That is not a state of the Cluster.
-            return pass.outcome();
+        let mut state = ReconcileState::new(cluster, cx.now());
+        self.run(&mut state).await;
+        if !state.errors.is_empty() && cx.is_shutting_down() {
+            // Watches are rejected during a shutdown. That is not a state of the Cluster.
+            return state.outcome();
         }
-        let phase = phase::update(&mut pass.cluster);
-        pass.set_conditions();
-        match helper.patch(&pass.cluster, &pass.patch_options()).await {
-            Ok(()) => self.record(&pass, phase, &read),
-            Err(error) => pass.errors.push(error.into()),
+        let phase = phase::update(&mut state.cluster);
+        state.set_conditions();
+        match helper.patch(&state.cluster, &state.patch_options()).await {
+            Ok(()) => self.record(&state, phase, &read),
+            Err(error) => state.errors.push(error.into()),
         }
-        pass.outcome()
+        state.outcome()
     }
 }
 
 impl ClusterReconciler {
-    async fn run(&self, pass: &mut Pass) {
-        let is_deleting = is_deleting(&pass.cluster);
-        if !is_deleting && waits_for_topology(&pass.cluster) {
-            let (namespace, name) = parts(&pass.cluster);
+    async fn run(&self, state: &mut ReconcileState) {
+        let is_deleting = is_deleting(&state.cluster);
+        if !is_deleting && waits_for_topology(&state.cluster) {
+            let (namespace, name) = parts(&state.cluster);
             tracing::info!(namespace, name, "waiting for the topology to be generated");
-            pass.skip();
+            state.skip();
             return;
         }
-        pass.infrastructure = self.follow(Role::Infrastructure, pass).await;
-        pass.control_plane = self.follow(Role::ControlPlane, pass).await;
-        if is_deleting || has_stand_alone_machines(&pass.cluster) {
-            match self.descendants.of(&pass.cluster) {
-                Ok(descendants) => pass.descendants = Some(descendants),
-                Err(error) => pass.errors.push(error.into()),
+        state.infrastructure = self.follow(Role::Infrastructure, state).await;
+        state.control_plane = self.follow(Role::ControlPlane, state).await;
+        if is_deleting || has_stand_alone_machines(&state.cluster) {
+            match self.descendants.of(&state.cluster) {
+                Ok(descendants) => state.descendants = Some(descendants),
+                Err(error) => state.errors.push(error.into()),
             }
         }
         if is_deleting {
-            self.delete(pass).await;
+            self.delete(state).await;
         } else {
-            pass.set_deprecated_initialized();
+            state.set_deprecated_initialized();
         }
     }
 
     /// Reads the object of a reference and copies its state.
-    async fn follow(&self, role: Role, pass: &mut Pass) -> Referenced {
-        if role.reference(&pass.cluster).is_none() {
-            if role == Role::Infrastructure && !is_deleting(&pass.cluster) {
-                role.set_ready(&mut pass.cluster);
-                deprecated::mark_true(&mut pass.cluster, role.deprecated_condition(), pass.now);
+    async fn follow(&self, role: Role, state: &mut ReconcileState) -> Referenced {
+        if role.reference(&state.cluster).is_none() {
+            if role == Role::Infrastructure && !is_deleting(&state.cluster) {
+                role.set_ready(&mut state.cluster);
+                deprecated::mark_true(&mut state.cluster, role.deprecated_condition(), state.now);
             }
             return Referenced::Undefined;
         }
-        match self.references.read(role, &mut pass.cluster).await {
+        match self.references.read(role, &mut state.cluster).await {
             Ok(Some(provider)) => {
-                match copy_state(role, &mut pass.cluster, &provider, pass.now) {
+                match copy_state(role, &mut state.cluster, &provider, state.now) {
                     Ok(false) => {}
-                    Ok(true) => pass.became_ready.push(role),
-                    Err(error) => pass.errors.push(error.into()),
+                    Ok(true) => state.became_ready.push(role),
+                    Err(error) => state.errors.push(error.into()),
                 }
                 Referenced::Found(provider)
             }
             Ok(None) => {
-                pass.miss(role);
+                state.record_missing(role);
                 Referenced::NotFound
             }
             Err(error) => {
-                pass.errors.push(error);
+                state.errors.push(error);
                 Referenced::Unknown
             }
         }
     }
 
     /// Takes the next step of the deletion.
-    async fn delete(&self, pass: &mut Pass) {
-        let (step, gone) = pass.next_step(self.awaits_hook);
+    async fn delete(&self, state: &mut ReconcileState) {
+        let (step, gone) = state.next_step(self.awaits_hook);
         for role in gone {
-            pass.set_deprecated_deleted(role);
+            state.set_deprecated_deleted(role);
         }
         let errors = match &step {
-            Step::Descendants(_) => self.delete_descendants(pass).await,
-            Step::Provider(role) => self.delete_provider(*role, pass).await,
+            Step::Descendants(_) => self.delete_descendants(state).await,
+            Step::Provider(role) => self.delete_provider(*role, state).await,
             Step::Completed => {
-                remove_finalizer(&mut pass.cluster, FINALIZER);
+                remove_finalizer(&mut state.cluster, FINALIZER);
                 Vec::new()
             }
             Step::Hook | Step::Failed => Vec::new(),
         };
-        pass.deletion = Some(if errors.is_empty() {
+        state.deletion = Some(if errors.is_empty() {
             step
         } else {
             Step::Failed
         });
-        pass.errors.extend(errors);
+        state.errors.extend(errors);
     }
 
     /// Deletes the descendants that the Cluster owns. Returns the errors.
-    async fn delete_descendants(&self, pass: &Pass) -> Vec<Error> {
+    async fn delete_descendants(&self, state: &ReconcileState) -> Vec<Error> {
         let mut errors = Vec::new();
-        let descendants = pass.descendants.iter().flat_map(|all| &all.0);
+        let descendants = state.descendants.iter().flat_map(|all| &all.0);
         for it in descendants.filter(|it| it.is_owned && !it.is_deleting) {
             let deleted = it.delete(&self.client).await.with_context(|| {
-                let cluster = ObjectKey::of(&pass.cluster);
+                let cluster = ObjectKey::of(&state.cluster);
                 let object = format!("{API_VERSION}, Kind={} {}", it.kind, it.key.name());
                 format!("error deleting cluster {cluster}: failed to delete {object}")
             });
@@ -166,8 +166,8 @@ impl ClusterReconciler {
     }
 
     /// Deletes the object of a reference. Returns the error, if any.
-    async fn delete_provider(&self, role: Role, pass: &Pass) -> Vec<Error> {
-        let provider = pass.referenced(role).found();
+    async fn delete_provider(&self, role: Role, state: &ReconcileState) -> Vec<Error> {
+        let provider = state.referenced(role).found();
         let Some(provider) = provider.filter(|provider| !provider.is_deleting()) else {
             return Vec::new();
         };
@@ -176,8 +176,8 @@ impl ClusterReconciler {
             .delete(&provider.object)
             .await
             .with_context(|| {
-                let (namespace, name) = parts(&pass.cluster);
-                let kind = role.kind(&pass.cluster);
+                let (namespace, name) = parts(&state.cluster);
+                let kind = role.kind(&state.cluster);
                 let object = provider.object.metadata.name.as_deref().unwrap_or_default();
                 format!(
                     "failed to delete {kind} \"{object}\" for Cluster \"{name}\" in namespace \
@@ -188,21 +188,21 @@ impl ClusterReconciler {
     }
 
     /// Records what has changed as Kubernetes events.
-    fn record(&self, pass: &Pass, phase: Option<&str>, before: &Cluster) {
-        let (_, name) = parts(&pass.cluster);
+    fn record(&self, state: &ReconcileState, phase: Option<&str>, before: &Cluster) {
+        let (_, name) = parts(&state.cluster);
         let record = |reason: &str, note: String| {
             let kind = EventType::Normal;
             self.recorder
-                .event(&pass.cluster, kind, reason, "Reconcile", note);
+                .event(&state.cluster, kind, reason, "Reconcile", note);
         };
-        for role in &pass.became_ready {
+        for role in &state.became_ready {
             let (reason, flag) = match role {
                 Role::Infrastructure => ("InfrastructureReady", "InfrastructureProvisioned"),
                 Role::ControlPlane => ("ControlPlaneInitialized", "ControlPlaneInitialized"),
             };
             record(reason, format!("Cluster {name} {flag} is now True"));
         }
-        if pass.deletion == Some(Step::Completed) && has_finalizer(before, FINALIZER) {
+        if state.deletion == Some(Step::Completed) && has_finalizer(before, FINALIZER) {
             record("Deleted", format!("Cluster {name} has been deleted"));
         }
         if let Some(phase) = phase {

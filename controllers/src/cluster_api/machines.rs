@@ -22,7 +22,7 @@ pub struct MachineSpec {
     /// Name of the Cluster that the Machine belongs to.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub cluster_name: String,
-    /// How the Machine joins the cluster.
+    /// Configuration with which the Machine joins the cluster.
     pub bootstrap: Bootstrap,
     /// Infrastructure of the Machine.
     pub infrastructure_ref: ContractVersionedObjectReference,

@@ -34,7 +34,7 @@ pub(super) fn message(error: &reconcile::Error) -> Option<String> {
         .find_map(|cause| cause.downcast_ref::<client::Error>())
     {
         Some(error) if error.is_conflict() || error.is_fenced() => return None,
-        Some(client::Error::Api(refusal)) => refusal.to_string(),
+        Some(client::Error::Api(status)) => status.to_string(),
         Some(client::Error::Connection(_)) => "no response".into(),
         Some(error) if error.is_timeout() => "no response".into(),
         Some(client::Error::Cache(_)) => "not synced".into(),

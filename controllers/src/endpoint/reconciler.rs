@@ -7,7 +7,7 @@
 //! - A write is sent only if something differs, with the resource version that was read. The
 //!   cluster is compared on its own, after the control plane was written, so the next reconcile
 //!   completes one that stopped between the two.
-//! - The finalizer is set before the first write to a cluster. So a control plane without it has
+//! - The finalizer is set before the first write to a cluster. A control plane without it has therefore
 //!   written to no cluster, and removes no endpoint when it is deleted.
 
 use super::{
@@ -40,9 +40,9 @@ use steersman::{
 pub const FINALIZER: &str = "controlplane.cluster.x-k8s.io/endpoint";
 
 /// Requeue delays if no watch reports a change, by state.
-const WHEN_READY: Duration = Duration::from_secs(30);
-const WHEN_WAITING: Duration = Duration::from_secs(5);
-const WHEN_INVALID: Duration = Duration::from_secs(10);
+const REQUEUE_WHEN_READY: Duration = Duration::from_secs(30);
+const REQUEUE_WHEN_WAITING: Duration = Duration::from_secs(5);
+const REQUEUE_WHEN_INVALID: Duration = Duration::from_secs(10);
 
 pub(super) struct EndpointReconciler {
     pub(super) client: Client,
@@ -335,9 +335,9 @@ impl State {
     /// Returns when to reconcile again if no watch reports a change.
     fn outcome(&self) -> Outcome {
         match self {
-            Self::Ready { .. } => Outcome::requeue_after(WHEN_READY),
-            Self::Waiting { .. } => Outcome::requeue_after(WHEN_WAITING),
-            Self::Invalid { .. } => Outcome::requeue_not_before(WHEN_INVALID),
+            Self::Ready { .. } => Outcome::requeue_after(REQUEUE_WHEN_READY),
+            Self::Waiting { .. } => Outcome::requeue_after(REQUEUE_WHEN_WAITING),
+            Self::Invalid { .. } => Outcome::requeue_not_before(REQUEUE_WHEN_INVALID),
         }
     }
 }

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn workspaces_can_be_read_as_the_requirement_lists() {
+    fn workspaces_can_be_listed_and_watched_but_not_written() {
         let roles = roles(&[]);
         let mut rules = roles[0]["rules"].as_array().expect("rules").iter();
         let workspaces = rules

@@ -240,8 +240,8 @@ steersman::env_test! {
         plane["spec"]["controlPlaneEndpoint"] = endpoint.clone();
         plane["spec"]["controlPlaneConfig"] = json!({"region": "eu-west-1", "controlPlaneEndpoint": endpoint});
         let plane: DynamicObject = serde_json::from_value(plane)?;
-        let refused = client.validation(Validation::Strict).create(&plane).await.map(drop);
-        let error = refused.expect_err("unknown field").to_string();
+        let rejected = client.validation(Validation::Strict).create(&plane).await.map(drop);
+        let error = rejected.expect_err("unknown field").to_string();
         assert!(error.contains("controlPlaneConfig.controlPlaneEndpoint"), "{error}");
         let created = client.validation(Validation::Ignore).create(&plane).await?;
         assert_eq!(created.data["spec"]["controlPlaneEndpoint"], endpoint);

@@ -2,7 +2,7 @@
 //!
 //! The final state is the same for each single request that fails, in every way.
 //!
-//! Each story first runs without faults, and every request of the controller is recorded. Then it
+//! Each scenario first runs without faults, and every request of the controller is recorded. Then it
 //! runs again for each request and each kind of fault. The runs are deterministic: a failure names
 //! the request and the fault, and can be repeated.
 
@@ -101,7 +101,7 @@ async fn until_reported(fixture: &Fixture, endpoint: &str) -> anyhow::Result<()>
     .await
 }
 
-/// Namespace of a story, and the resource version from before the story.
+/// Namespace of a scenario, and the resource version before its first change.
 struct ScenarioStart {
     namespace: String,
     start_version: String,
@@ -111,13 +111,13 @@ impl ScenarioStart {
     async fn set(env: &Env) -> anyhow::Result<Self> {
         let namespace = env.namespace("chaos").await?;
         let key = ObjectKey::cluster_scoped(&namespace);
-        let made = Client::new(env.client()?)?
+        let created = Client::new(env.client()?)?
             .get::<Namespace>(&key)
             .await?
             .expect("the namespace exists");
         Ok(Self {
             namespace,
-            start_version: made
+            start_version: created
                 .metadata
                 .resource_version
                 .clone()
@@ -126,14 +126,16 @@ impl ScenarioStart {
     }
 }
 
-/// Timeouts: for a story, for the wire, and for the quiet period after the end.
 struct Timeouts {
+    /// Time limit of a scenario.
     limit: Duration,
+    /// Delay of each watch event.
     delay: Duration,
+    /// Time after the end of a scenario in which the state must not change.
     rest: Duration,
 }
 
-/// Result of a story.
+/// Result of a scenario.
 struct End {
     state: Value,
     calls: Vec<RecordedCall>,
@@ -152,9 +154,9 @@ async fn run_scenario(
     } = start;
     let proxy = FaultProxy::new(env.client()?, start_version, timeouts.delay, faults);
     let fixture = Fixture::begin(env, namespace, proxy.client()).await?;
-    let run_scenario = timeout(timeouts.limit, scenario.run(&fixture)).await;
+    let result = timeout(timeouts.limit, scenario.run(&fixture)).await;
     let state = state(&fixture).await?;
-    run_scenario.with_context(|| format!("no progress after {state:#}"))??;
+    result.with_context(|| format!("no progress after {state:#}"))??;
     sleep(timeouts.rest).await;
     let later = self::state(&fixture).await?;
     ensure!(
@@ -194,14 +196,14 @@ async fn state(fixture: &Fixture) -> anyhow::Result<Value> {
 impl End {
     /// Counts the successful requests of this kind.
     fn count(&self, what: &str) -> usize {
-        let is_done = |find: &&RecordedCall| {
-            find.call.request_kind == what && find.code.is_some_and(|code| code < 300)
+        let is_done = |recorded: &&RecordedCall| {
+            recorded.call.request_kind == what && recorded.code.is_some_and(|code| code < 300)
         };
         self.calls.iter().filter(is_done).count()
     }
 
     fn find(&self, call: &Call) -> Option<&RecordedCall> {
-        self.calls.iter().find(|find| find.call == *call)
+        self.calls.iter().find(|recorded| recorded.call == *call)
     }
 
     /// Asserts that state and writes equal those of the run without faults.
@@ -215,7 +217,7 @@ impl End {
         {
             let over_others = self
                 .find(call)
-                .and_then(|find| find.code)
+                .and_then(|recorded| recorded.code)
                 .is_some_and(|code| code < 300);
             ensure!(!over_others, "a stale write overwrote a concurrent change");
         }
@@ -229,7 +231,7 @@ impl End {
             let (count, wanted) = (self.count(once), baseline.count(once));
             ensure!(
                 count == wanted,
-                "`{once}` was done {count} times, and not {wanted}"
+                "`{once}` was sent {count} times, expected {wanted}"
             );
         }
         for (what, more) in [
@@ -239,7 +241,7 @@ impl End {
             let (count, most) = (self.count(what), baseline.count(what) + more);
             ensure!(
                 count <= most,
-                "`{what}` was done {count} times, at most {most} are needed"
+                "`{what}` was sent {count} times, expected at most {most}"
             );
         }
         Ok(())
@@ -263,7 +265,7 @@ fn fault_kinds(call: &Call, events: usize) -> Vec<FaultKind> {
     fault_kinds
 }
 
-/// Story that can be repeated from its `start_version`, on a paused clock.
+/// Scenario that can be repeated from its `start_version`, on a paused clock.
 struct RepeatableScenario {
     server: ApiServer,
     start: ScenarioStart,
@@ -287,7 +289,7 @@ impl RepeatableScenario {
         })
     }
 
-    /// Runs the story. Waits for two periodic reconciles before it checks the end.
+    /// Runs the scenario. Waits for two periodic reconciles before it checks the end.
     async fn run(&self, faults: &[(Call, FaultKind)]) -> anyhow::Result<End> {
         const TIMEOUTS: Timeouts = Timeouts {
             limit: Duration::from_mins(10),
@@ -301,9 +303,9 @@ impl RepeatableScenario {
     }
 }
 
-/// Fails every request in every way.
+/// Repeats a scenario for each of its requests with each kind of fault.
 ///
-/// Skips requests that are already covered by the story `before`.
+/// Skips requests that are already covered by the scenario `before`.
 async fn fail_every_call(scenario: Scenario, before: Option<Scenario>) -> anyhow::Result<()> {
     let scenario_runner = RepeatableScenario::new(scenario).await?;
     let baseline = scenario_runner.run(&[]).await?;
@@ -311,17 +313,17 @@ async fn fail_every_call(scenario: Scenario, before: Option<Scenario>) -> anyhow
         Some(before) => RepeatableScenario::new(before).await?.run(&[]).await?.calls,
         None => Vec::new(),
     };
-    let is_new = |find: &&RecordedCall| {
+    let is_new = |recorded: &&RecordedCall| {
         !known
             .iter()
-            .any(|old| old.call == find.call && old.events == find.events)
+            .any(|old| old.call == recorded.call && old.events == recorded.events)
     };
     for RecordedCall { call, events, .. } in baseline.calls.iter().filter(is_new) {
         for kind in fault_kinds(call, *events) {
             let faults = [(call.clone(), kind)];
             let end = scenario_runner.run(&faults).await?;
             end.find(call)
-                .with_context(|| format!("{faults:?} were not called"))?;
+                .with_context(|| format!("no request matches {faults:?}"))?;
             end.assert_same_as(&baseline, &faults)
                 .with_context(|| format!("{faults:?}"))?;
         }
@@ -429,7 +431,7 @@ async fn fail_two_calls(
     let failed_at = end
         .calls
         .iter()
-        .position(|find| find.call == first.0)
+        .position(|recorded| recorded.call == first.0)
         .context("the faulty call did not happen")?;
     let faults: Vec<_> = [Some(first), pick(&end.calls[failed_at + 1..])]
         .into_iter()

@@ -173,7 +173,7 @@ steersman::env_test! {
         fixture.stop().await
     }
 
-    async fn a_plane_without_a_cluster_writes_to_none(env: Env) -> Result<()> {
+    async fn a_plane_without_a_cluster_writes_to_no_cluster(env: Env) -> Result<()> {
         let (namespace, client) = set_up(&env).await?;
         make_cluster(&client, "shop", Value::Null).await?;
         // Name and label match, and nothing else.

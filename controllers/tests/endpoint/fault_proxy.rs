@@ -2,7 +2,7 @@
 //!
 //! Invariant: only the named requests fail, each once and in the named way. Everything else passes
 //! unchanged. A request is named by its kind and the number of such requests before it, so it is
-//! the same in every run of a story.
+//! the same in every run of a scenario.
 
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt, stream};
@@ -93,7 +93,7 @@ struct State {
     faults: Vec<(Call, FaultKind)>,
     /// Duration of a timeout, and delay of a lagging watch.
     delay: Duration,
-    /// Resource version of the server before the story.
+    /// Resource version of the server before the scenario.
     start_version: String,
     record: Mutex<ProxyRecord>,
 }
@@ -293,7 +293,7 @@ impl FaultProxy {
 /// Returns the kind of a request, without the name of the object.
 ///
 /// Examples: `patch captcontrolplanes/status`, `stream secrets`, `discover
-/// /apis/tf.upbound.io/v1beta1`. A story has one object of each kind.
+/// /apis/tf.upbound.io/v1beta1`. A scenario has one object of each kind.
 fn request_kind(request: &Request<Body>) -> String {
     let (path, query) = (
         request.uri().path(),

@@ -31,8 +31,8 @@ impl LogSearch {
     pub(crate) fn to(words: impl IntoIterator<Item = String>) -> Self {
         static INSTALL: Once = Once::new();
         INSTALL.call_once(|| {
-            tracing::subscriber::set_global_default(LogSearcher).expect("there is no other");
-            log::set_logger(&LogSearcher).expect("there is no other");
+            tracing::subscriber::set_global_default(LogSearcher).expect("no other logger is set");
+            log::set_logger(&LogSearcher).expect("no other logger is set");
             log::set_max_level(log::LevelFilter::Trace);
         });
         let search_state = Arc::new(SearchState {

@@ -1,6 +1,6 @@
 //! Tests that the roles are sufficient and minimal.
 //!
-//! One user with exactly these roles runs the whole story, and others that lack one verb each. All
+//! One user with exactly these roles runs the whole scenario, and others that lack one verb each. All
 //! of them use a server without streamed lists, because streamed lists do not need `list`. A proxy
 //! records what is forbidden and causes write conflicts.
 
@@ -32,7 +32,7 @@ use steersman_controllers::{
 use tokio::{sync::watch, time::timeout};
 use tower::service_fn;
 
-/// A story takes some seconds.
+/// Time limit of a scenario, which takes some seconds.
 const LIMIT: Duration = Duration::from_mins(2);
 
 /// Observations about a user's requests.
@@ -44,7 +44,7 @@ struct Observations {
     forbidden: Option<String>,
 }
 
-/// User with given roles, running the story in a separate namespace.
+/// User with given roles, running the scenario in a separate namespace.
 struct RestrictedUser {
     admin: kube::Client,
     client: kube::Client,
@@ -80,7 +80,7 @@ impl RestrictedUser {
         Ok(())
     }
 
-    /// Runs the story. Returns the first forbidden request, if any.
+    /// Runs the scenario. Returns the first forbidden request, if any.
     async fn run(self) -> Result<Option<String>> {
         let mut observations = self.observations.clone();
         tokio::select! {
@@ -337,7 +337,7 @@ async fn the_roles_have_exactly_the_required_verbs() -> Result<()> {
         ..testing::Options::default()
     })
     .await;
-    let Some(environment) = testing::or_left_out(started) else {
+    let Some(environment) = testing::started_or_skipped(started) else {
         return Ok(());
     };
     timeout(LIMIT, assert_roles_are_minimal(environment)).await?

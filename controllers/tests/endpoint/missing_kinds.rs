@@ -6,7 +6,7 @@ use crate::fixture::{Fixture, until};
 use anyhow::Result;
 use serde_json::json;
 use std::time::Duration;
-use steersman::testing::{Env, Environment, Options, Real, TestServer, or_left_out};
+use steersman::testing::{Env, Environment, Options, Real, TestServer, started_or_skipped};
 use steersman_controllers::endpoint::{self, CAPTControlPlane};
 use tokio::time::timeout;
 
@@ -62,7 +62,7 @@ async fn a_plane_waits_for_missing_kinds_on_the_embedded_server() -> Result<()> 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plane_waits_for_missing_kinds_on_the_real_server() -> Result<()> {
-    let Some(environment) = or_left_out(Environment::start(Options::default()).await) else {
+    let Some(environment) = started_or_skipped(Environment::start(Options::default()).await) else {
         return Ok(());
     };
     let env = Env::Real(Real::new(environment));

@@ -8,7 +8,7 @@ use serde_json::json;
 use std::time::Duration;
 use steersman::{
     client::Patch,
-    testing::{Env, Environment, Options, Real, TestServer, or_left_out},
+    testing::{Env, Environment, Options, Real, TestServer, started_or_skipped},
 };
 use steersman_controllers::endpoint::{self, workspace_kind};
 use tokio::time::timeout;
@@ -68,7 +68,7 @@ async fn a_namespaced_workspace_is_found_on_the_embedded_server() -> Result<()> 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_namespaced_workspace_is_found_on_the_real_server() -> Result<()> {
-    let Some(environment) = or_left_out(Environment::start(Options::default()).await) else {
+    let Some(environment) = started_or_skipped(Environment::start(Options::default()).await) else {
         return Ok(());
     };
     let env = Env::Real(Real::new(environment));

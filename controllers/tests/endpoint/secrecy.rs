@@ -227,7 +227,7 @@ async fn put_secret(fixture: &Fixture, endpoint: &[u8]) -> anyhow::Result<()> {
 }
 
 /// Alternates valid and invalid values while these requests fail.
-async fn values_come_and_go(env: &Env, faults: &[(Call, FaultKind)]) -> anyhow::Result<()> {
+async fn change_values(env: &Env, faults: &[(Call, FaultKind)]) -> anyhow::Result<()> {
     let namespace = env.namespace("secrecy").await?;
     let proxy = FaultProxy::new(env.client()?, "1", Duration::from_millis(100), faults);
     // The certificate authority is secret, too, and is read from both sources.
@@ -291,10 +291,10 @@ steersman::env_test! {
     async fn only_valid_hosts_of_a_secret_are_visible(env: Env) -> anyhow::Result<()> {
         env.install(definitions().into_iter().chain(dependencies())).await?;
         let call = |request_kind: &str, before| Call { request_kind: request_kind.into(), before };
-        values_come_and_go(&env, &[]).await?;
+        change_values(&env, &[]).await?;
         // A truncated read of the secret, and a failed write while its value is cached.
         let faults = [(call("get secrets", 6), FaultKind::Lost), (call("patch captcontrolplanes/status", 5), FaultKind::Internal)];
-        values_come_and_go(&env, &faults).await?;
+        change_values(&env, &faults).await?;
         Ok(())
     }
 }

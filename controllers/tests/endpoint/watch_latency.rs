@@ -1,4 +1,4 @@
-//! Tests that watches notice every relevant change before the next requeue.
+//! Tests that watches detect every relevant change before the next requeue.
 //!
 //! The clock is paused.
 

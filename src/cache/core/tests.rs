@@ -60,7 +60,7 @@ impl<P: Payload> Fixture<P> {
             kind: "ConfigMap".into(),
         };
         let core = Arc::new(Core::<P>::new(Decoder::new(types)));
-        let place = ListWatch {
+        let list_watch = ListWatch {
             path: "/api/v1/configmaps".into(),
             labels: None,
             fields: None,
@@ -71,7 +71,7 @@ impl<P: Payload> Fixture<P> {
         let counted = Connection::from(client.clone())
             .client()
             .expect("a ready client");
-        let reflector = Reflector::new(counted, place, part, 2);
+        let reflector = Reflector::new(counted, list_watch, part, 2);
         let running = tokio::spawn(async { drop(reflector.run().await) });
         Self {
             server,
@@ -145,19 +145,19 @@ async fn listed_and_watched_objects_are_in_the_store() {
         .maps
         .delete("a", &DeleteParams::default())
         .await
-        .expect("it is there");
+        .expect("the object exists");
     fixture.converge().await;
     assert_eq!(fixture.core.condition(), Condition::Synced);
     let kept = fixture
         .core
         .store
         .get(&ObjectKey::new("default", "b"))
-        .expect("it is there");
+        .expect("the object exists");
     assert!(kept.metadata.managed_fields.is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_form_of_an_object_is_kept_up_to_date() {
+async fn every_representation_is_kept_up_to_date() {
     async fn check<P: Payload>() {
         let fixture = Fixture::<P>::new();
         for name in ["a", "b", "c"] {
@@ -195,7 +195,7 @@ async fn an_expired_resource_version_causes_a_relist_that_deletes_missing_object
         .maps
         .delete("a", &DeleteParams::default())
         .await
-        .expect("it is there");
+        .expect("the object exists");
     fixture.server.compact();
     fixture.converge().await;
 }
@@ -211,7 +211,7 @@ async fn a_rejection_is_reported_with_the_servers_message_until_it_ends() {
     let degraded = condition
         .wait_for(|condition| matches!(condition, Condition::Degraded { .. }))
         .await;
-    let Condition::Degraded { error, .. } = degraded.expect("it is there").clone() else {
+    let Condition::Degraded { error, .. } = degraded.expect("the cache is open").clone() else {
         unreachable!()
     };
     assert!(error.to_lowercase().contains("forbidden"), "{error}");
@@ -360,7 +360,7 @@ async fn the_statistics_follow_the_events() {
 }
 
 #[test]
-fn several_parts_are_listed_when_all_are_and_at_the_smallest_of_their_revisions() {
+fn several_namespaces_are_listed_once_all_are_at_the_smallest_revision() {
     let (core, entry) = metadata_core();
     let parts = ["a", "b"].map(|name| core.add_namespace(Some(name.to_owned())));
     core.set_namespaces_condition(Condition::Synced);
@@ -504,7 +504,7 @@ fn a_delete_sent_after_the_first_list_is_not_taken_for_shown_by_it() {
 }
 
 #[test]
-fn a_list_after_the_loops_were_started_again_is_another_one() {
+fn a_list_after_a_restart_of_the_reflectors_is_a_new_list() {
     let types = TypeMeta {
         api_version: "v1".into(),
         kind: "ConfigMap".into(),
@@ -611,16 +611,16 @@ fn added_namespaces_report_creates_and_removed_ones_deletes() {
     );
 
     core.remove_namespace("a");
-    let told = subscription.try_next();
+    let event = subscription.try_next();
     assert!(
         matches!(
-            told,
+            event,
             Some(Item::Event(Event::Delete {
                 state_unknown: true,
                 ..
             }))
         ),
-        "{told:?}"
+        "{event:?}"
     );
     assert_eq!(
         (
@@ -640,7 +640,7 @@ fn added_namespaces_report_creates_and_removed_ones_deletes() {
 }
 
 #[test]
-fn objects_of_unnamed_namespaces_are_one_part() {
+fn objects_of_unnamed_namespaces_share_a_core() {
     let types = TypeMeta {
         api_version: "v1".into(),
         kind: "ConfigMap".into(),
@@ -683,12 +683,12 @@ fn objects_of_unnamed_namespaces_are_one_part() {
 #[test]
 fn an_index_function_does_not_block_reads_of_statistics() {
     /// Runs `work` on a thread. Panics if it blocks.
-    fn soon<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    fn run_on_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
         let (done, answer) = channel();
         thread::spawn(move || done.send(work()));
         answer
             .recv_timeout(Duration::from_secs(30))
-            .expect("it waits for the index")
+            .expect("the index function does not block")
     }
     let types = TypeMeta {
         api_version: "v1".into(),
@@ -719,16 +719,16 @@ fn an_index_function_does_not_block_reads_of_statistics() {
     let seen = || {
         begins
             .recv_timeout(Duration::from_secs(30))
-            .expect("it is asked, and has its answer");
+            .expect("the handler is called");
         let core = core.clone();
-        let seen = soon(move || {
+        let seen = run_on_thread(move || {
             (
                 core.revision_of("a"),
                 core.stats().objects,
                 core.stats().since_heard.is_some(),
             )
         });
-        end.send(()).expect("it waits");
+        end.send(()).expect("the other thread waits");
         seen
     };
     let (lists, first) = (part.clone(), entry(1));
@@ -738,12 +738,12 @@ fn an_index_function_does_not_block_reads_of_statistics() {
         (None, 0, false),
         "no event or state precedes the store"
     );
-    lists.join().expect("it is listed");
+    lists.join().expect("the list completes");
     let second = entry(11);
     let puts = thread::spawn(move || part.put(second, 11));
     // The index function is called for the old and the new object.
     assert_eq!([seen(), seen()], [(Some(10), 1, true); 2]);
-    puts.join().expect("it is put in");
+    puts.join().expect("the object is stored");
     assert_eq!(
         (core.revision_of("a"), core.store.revision()),
         (Some(11), 11)

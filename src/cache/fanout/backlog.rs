@@ -6,7 +6,7 @@
 //! Invariant: at most [`Limits::deletions`] pending deletions hold the last state of their object.
 //! The backlog keeps only the metadata of further ones.
 
-use super::event::{Event, ObjectState, Reduce, Trash};
+use super::event::{Event, FreedObjects, ObjectState, Reduce};
 use crate::object::ObjectKey;
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
@@ -82,14 +82,14 @@ impl<P> Backlog<P> {
         position: u64,
         event: Event<P>,
         limits: &Limits<P>,
-        trash: &mut Trash<P>,
+        freed: &mut FreedObjects<P>,
     ) {
         let first = self.keys.get(event.key()).copied();
         let first = first.and_then(|first| Some((first, self.pending.remove(&first)?)));
         let (position, mut pending) = if let Some((first, pending)) = first {
             self.uncount(&pending);
             let events = pending.events() + 1;
-            let pending = pending.coalesce(event, trash);
+            let pending = pending.coalesce(event, freed);
             self.coalesced += events - pending.events();
             (first, pending)
         } else {
@@ -103,7 +103,7 @@ impl<P> Backlog<P> {
             )
         };
         if pending.is_deletion() && self.full_deletions >= limits.deletions {
-            pending.reduce(&limits.reduce, trash);
+            pending.reduce(&limits.reduce, freed);
         }
         self.count(&pending);
         self.pending.insert(position, pending);
@@ -169,34 +169,34 @@ impl<P> Pending<P> {
     }
 
     /// Replaces the states of a deletion by their metadata.
-    fn reduce(&mut self, reduce: &Reduce<P>, trash: &mut Trash<P>) {
+    fn reduce(&mut self, reduce: &Reduce<P>, freed: &mut FreedObjects<P>) {
         let Event::Delete { key, object, .. } = &mut self.event else {
             return;
         };
         for state in self.last_delivered.iter_mut().chain([object]) {
             if let ObjectState::Full(full) = &*state {
                 let metadata = ObjectState::Metadata(reduce(key, full));
-                trash.push(std::mem::replace(state, metadata));
+                freed.push(std::mem::replace(state, metadata));
             }
         }
     }
 
-    fn coalesce(self, event: Event<P>, trash: &mut Trash<P>) -> Self {
+    fn coalesce(self, event: Event<P>, freed: &mut FreedObjects<P>) -> Self {
         let (key, between, new) = match event {
             Event::Create { key, object, .. } => (key, None, object),
             Event::Update { key, old, new } => (key, Some(old), new),
             Event::Delete { .. } => {
                 let last_delivered = match self.event {
                     Event::Create { object, .. } => {
-                        trash.push(object);
+                        freed.push(object);
                         None
                     }
                     Event::Update { old, new, .. } => {
-                        trash.push(new);
+                        freed.push(new);
                         Some(old)
                     }
                     Event::Delete { object, .. } => {
-                        Some(last_delivered_state(self.last_delivered, object, trash))
+                        Some(last_delivered_state(self.last_delivered, object, freed))
                     }
                 };
                 return Self {
@@ -205,12 +205,12 @@ impl<P> Pending<P> {
                 };
             }
         };
-        trash.extend(between);
+        freed.extend(between);
         let event = match self.event {
             Event::Create {
                 object, initial, ..
             } => {
-                trash.push(object);
+                freed.push(object);
                 Event::Create {
                     key,
                     object: new,
@@ -220,12 +220,12 @@ impl<P> Pending<P> {
             Event::Update {
                 old, new: between, ..
             } => {
-                trash.push(between);
+                freed.push(between);
                 Event::Update { key, old, new }
             }
             Event::Delete { object, .. } => Event::Update {
                 key,
-                old: last_delivered_state(self.last_delivered, object, trash),
+                old: last_delivered_state(self.last_delivered, object, freed),
                 new,
             },
         };
@@ -240,11 +240,11 @@ impl<P> Pending<P> {
 fn last_delivered_state<P>(
     delivered: Option<ObjectState<P>>,
     deleted: ObjectState<P>,
-    trash: &mut Trash<P>,
+    freed: &mut FreedObjects<P>,
 ) -> ObjectState<P> {
     match delivered {
         Some(delivered) => {
-            trash.push(deleted);
+            freed.push(deleted);
             delivered
         }
         None => deleted,
@@ -312,7 +312,7 @@ mod tests {
         events: impl IntoIterator<Item = Event<u32>>,
     ) -> String {
         let mut backlog = Backlog::new();
-        let mut trash = Trash::new();
+        let mut freed = FreedObjects::new();
         let events: Vec<_> = events.into_iter().collect();
         let objects: usize = events
             .iter()
@@ -328,8 +328,8 @@ mod tests {
         let limits = limits(deletions);
         (7..)
             .zip(events)
-            .for_each(|(position, event)| backlog.add(position, event, &limits, &mut trash));
-        assert_eq!(backlog.first(), Some(7), "where it was first touched");
+            .for_each(|(position, event)| backlog.add(position, event, &limits, &mut freed));
+        assert_eq!(backlog.first(), Some(7), "the position of its first event");
         let deletes = backlog
             .pending
             .values()
@@ -347,9 +347,9 @@ mod tests {
         // The deleted state is in both the update and the deletion.
         let twice = if deletions == 0 { 0 } else { events.len() - 1 };
         for event in events {
-            event.discard(&mut trash);
+            event.discard(&mut freed);
         }
-        let full = trash
+        let full = freed
             .iter()
             .filter(|state| matches!(state, ObjectState::Full(_)))
             .count();
@@ -527,12 +527,12 @@ mod tests {
 
     #[test]
     fn a_delivered_deletion_frees_capacity_for_a_full_state() {
-        let (mut backlog, mut trash, limits) = (Backlog::new(), Trash::new(), limits(1));
+        let (mut backlog, mut freed, limits) = (Backlog::new(), FreedObjects::new(), limits(1));
         let named = |name: &str| {
             Event::delete(Entry::new(ObjectKey::new("a", name), Arc::new(1), 0), false)
         };
         let mut add = |backlog: &mut Backlog<u32>, at, name| {
-            backlog.add(at, named(name), &limits, &mut trash);
+            backlog.add(at, named(name), &limits, &mut freed);
         };
         add(&mut backlog, 0, "a");
         add(&mut backlog, 1, "b");
@@ -557,10 +557,10 @@ mod tests {
     #[test]
     fn an_event_between_update_and_deletion_coalesces_with_the_update() {
         let mut backlog = Backlog::new();
-        let mut trash = Trash::new();
+        let mut freed = FreedObjects::new();
         let limits = limits(1);
         let mut add =
-            |backlog: &mut Backlog<_>, at, event| backlog.add(at, event, &limits, &mut trash);
+            |backlog: &mut Backlog<_>, at, event| backlog.add(at, event, &limits, &mut freed);
         (0..)
             .zip([update(1, 2), delete(3, false)])
             .for_each(|(at, event)| add(&mut backlog, at, event));

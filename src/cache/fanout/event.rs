@@ -134,11 +134,11 @@ impl<P> Event<P> {
         }
     }
 
-    /// Moves the states to `trash`, to be freed without a lock.
-    pub(super) fn discard(self, trash: &mut Trash<P>) {
+    /// Moves the states to `freed`, to be freed without a lock.
+    pub(super) fn discard(self, freed: &mut FreedObjects<P>) {
         match self {
-            Self::Create { object, .. } | Self::Delete { object, .. } => trash.push(object),
-            Self::Update { old, new, .. } => trash.extend([old, new]),
+            Self::Create { object, .. } | Self::Delete { object, .. } => freed.push(object),
+            Self::Update { old, new, .. } => freed.extend([old, new]),
         }
     }
 }
@@ -146,7 +146,7 @@ impl<P> Event<P> {
 /// States to be freed after the lock is released.
 ///
 /// It may be the last reference to an object. Freeing it takes time and may run code of its type.
-pub(super) type Trash<P> = Vec<ObjectState<P>>;
+pub(super) type FreedObjects<P> = Vec<ObjectState<P>>;
 
 /// Item of a subscription.
 #[derive(Debug)]

@@ -7,7 +7,7 @@
 
 use super::{
     backlog::Limits,
-    event::{Event, Reduce, Trash},
+    event::{Event, FreedObjects, Reduce},
     log::Log,
     pending_count::PendingCount,
     subscription::Subscription,
@@ -62,7 +62,7 @@ impl<P> Fanout<P> {
         let mut publisher = Publisher {
             log: &self.shared.log,
             wakes: WakeList::default(),
-            trash: Trash::new(),
+            freed: FreedObjects::new(),
         };
         let _gate = self.shared.gate.lock();
         write(&mut publisher)
@@ -129,7 +129,7 @@ impl<P> Drop for Fanout<P> {
 pub(crate) struct Publisher<'a, P> {
     log: &'a Mutex<Log<P>>,
     wakes: WakeList,
-    trash: Trash<P>,
+    freed: FreedObjects<P>,
 }
 
 impl<P> Publisher<'_, P> {
@@ -138,7 +138,7 @@ impl<P> Publisher<'_, P> {
     /// The caller must call [`Fanout::wake`] before it waits for anything. Waking costs more than
     /// publishing, and events arrive in bursts.
     pub(crate) fn publish(&mut self, event: Event<P>) {
-        self.log.lock().append(event, &mut self.trash);
+        self.log.lock().append(event, &mut self.freed);
     }
 
     /// Publishes events that the store shows, in order. Handlers are woken when [`Fanout::write`]
@@ -154,7 +154,7 @@ impl<P> Publisher<'_, P> {
             }
             let mut log = self.log.lock();
             for event in batch.drain(..) {
-                log.append(event, &mut self.trash);
+                log.append(event, &mut self.freed);
             }
             log.wake(&mut self.wakes);
         }

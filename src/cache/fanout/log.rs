@@ -1,14 +1,14 @@
 //! Log of unread events, and the position of each subscription.
 //!
-//! Invariant: the count of an event is the number of subscribers at or before it. So counts do not
-//! decrease from the oldest to the newest event, the oldest has at least 1, and the last subscriber
-//! of an event finds it in front and removes it.
+//! Invariant: the count of an event is the number of subscribers at or before it. Counts
+//! therefore do not decrease from the oldest to the newest event, the oldest has at least 1, and the
+//! last subscriber of an event finds it in front and removes it.
 //!
 //! Nothing here waits or locks. The caller frees objects and wakes tasks.
 
 use super::{
     backlog::{Backlog, Limits},
-    event::{Event, Item, Trash},
+    event::{Event, FreedObjects, Item},
     pending_count::PendingCount,
     wakes::WakeList,
 };
@@ -80,12 +80,12 @@ impl<P> Log<P> {
     }
 
     /// Appends an event. Drops it if there are no subscribers.
-    pub(super) fn append(&mut self, event: Event<P>, trash: &mut Trash<P>) {
+    pub(super) fn append(&mut self, event: Event<P>, freed: &mut FreedObjects<P>) {
         if self.subscriber_count == 0 || self.closed {
-            return event.discard(trash);
+            return event.discard(freed);
         }
         if self.slots.len() == self.capacity {
-            self.spill(trash);
+            self.spill(freed);
         }
         self.slots.push_back(Slot {
             event,
@@ -94,7 +94,7 @@ impl<P> Log<P> {
     }
 
     /// Moves the oldest event to the backlogs of the subscribers that have not read it.
-    fn spill(&mut self, trash: &mut Trash<P>) {
+    fn spill(&mut self, freed: &mut FreedObjects<P>) {
         let Some(Slot {
             event,
             unread_by: mut left,
@@ -118,7 +118,7 @@ impl<P> Log<P> {
                 event.clone()
             };
             if let Some(event) = event {
-                subscriber.backlog.add(position, event, &self.limits, trash);
+                subscriber.backlog.add(position, event, &self.limits, freed);
             }
             subscriber.position += 1;
         }
@@ -173,7 +173,7 @@ impl<P> Log<P> {
     pub(super) fn unsubscribe(
         &mut self,
         number: usize,
-        trash: &mut Trash<P>,
+        freed: &mut FreedObjects<P>,
     ) -> Option<Subscriber<P>> {
         let subscriber = self.subscribers[number].take()?;
         self.subscriber_count -= 1;
@@ -187,7 +187,7 @@ impl<P> Log<P> {
         }
         while let Some(slot) = self.slots.pop_front_if(|slot| slot.unread_by == 0) {
             self.base += 1;
-            slot.event.discard(trash);
+            slot.event.discard(freed);
         }
         if self.subscriber_count == 0 {
             self.slots = VecDeque::new();
@@ -208,7 +208,7 @@ impl<P> Log<P> {
             slots,
             base,
             subscribers,
-            waiting: sleeping,
+            waiting,
             synced,
             ..
         } = self;
@@ -216,7 +216,7 @@ impl<P> Log<P> {
             return Pulled::Closed;
         };
         *waker = subscriber.waker.take();
-        *sleeping -= usize::from(waker.is_some());
+        *waiting -= usize::from(waker.is_some());
         let (before, mut events) = (items.len(), 0);
         while items.len() - before < most {
             let next = subscriber.backlog.first().unwrap_or(subscriber.position);

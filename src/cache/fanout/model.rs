@@ -128,7 +128,7 @@ impl Fixture {
 struct Known(BTreeMap<String, u32>);
 
 impl Known {
-    fn hear(&mut self, item: Item<u32>) {
+    fn apply(&mut self, item: Item<u32>) {
         let Item::Event(event) = item else { return };
         let name = event.key().to_string();
         match event {
@@ -166,7 +166,7 @@ fn handler(fixture: &Arc<Fixture>) -> thread::JoinHandle<()> {
         let mut subscription = fixture.subscribe();
         let mut known = Known::default();
         while let Some(item) = future::block_on(subscription.next()) {
-            known.hear(item);
+            known.apply(item);
         }
         assert_eq!(known.0, fixture.state());
         assert!(subscription.is_initial_done());
@@ -227,10 +227,10 @@ fn soak_dropping_a_subscription_loses_no_event_of_others() {
                 let polled =
                     pin!(subscription.next()).poll(&mut Context::from_waker(Waker::noop()));
                 if let Poll::Ready(Some(item)) = polled {
-                    known.hear(item);
+                    known.apply(item);
                 }
                 if let Some(item) = future::block_on(subscription.next()) {
-                    known.hear(item);
+                    known.apply(item);
                 }
             }
         });
@@ -252,7 +252,7 @@ fn soak_a_resync_never_delivers_an_outdated_state() {
                 let mut known = Known::default();
                 let mut resyncs = 0;
                 while let Some(item) = future::block_on(subscription.next()) {
-                    known.hear(item);
+                    known.apply(item);
                     // Limited, because each resync adds events.
                     if resyncs < 3 {
                         resyncs += 1;

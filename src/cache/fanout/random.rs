@@ -53,7 +53,7 @@ impl<'a> Handler<'a> {
         }
     }
 
-    fn hear(&mut self, item: Item<u32>) {
+    fn apply(&mut self, item: Item<u32>) {
         let Item::Event(event) = item else { return };
         self.delivered.insert(event.key().clone());
         match event {
@@ -97,7 +97,7 @@ impl<'a> Handler<'a> {
             let Some(item) = self.subscription.try_next() else {
                 return;
             };
-            self.hear(item);
+            self.apply(item);
         }
     }
 
@@ -209,7 +209,7 @@ fn soak_handlers_on_other_threads_end_with_the_state_of_the_store() {
                             else {
                                 break;
                             };
-                            handler.hear(item);
+                            handler.apply(item);
                             if number == 0 && count % 64 == 0 {
                                 thread::yield_now();
                                 handler
@@ -220,7 +220,11 @@ fn soak_handlers_on_other_threads_end_with_the_state_of_the_store() {
                         if stay == usize::MAX {
                             assert_eq!(handler.known, fixture.state());
                             handler.check_all_delivered();
-                            assert_eq!(written.load(SeqCst), 5_000, "it ends after all is written");
+                            assert_eq!(
+                                written.load(SeqCst),
+                                5_000,
+                                "handlers end after the last write"
+                            );
                         }
                     }
                 });

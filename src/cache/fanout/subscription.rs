@@ -259,8 +259,8 @@ impl<P> Item<P> {
 
 impl<P> Drop for Subscription<P> {
     fn drop(&mut self) {
-        let mut trash = Vec::new();
-        let reader = self.shared.log.lock().unsubscribe(self.number, &mut trash);
-        drop((trash, reader));
+        let mut freed = Vec::new();
+        let reader = self.shared.log.lock().unsubscribe(self.number, &mut freed);
+        drop((freed, reader));
     }
 }

@@ -217,7 +217,7 @@ fn a_late_handler_receives_the_snapshot_then_initial_done_then_events() {
 }
 
 #[test]
-fn before_the_first_sync_nothing_is_heard_and_an_empty_list_is_heard_of_too() {
+fn handlers_receive_nothing_before_the_first_sync_and_initial_done_for_an_empty_list() {
     for list in [vec![], vec![(1, 1)]] {
         let fixture = Fixture::new(64);
         let mut subscription = fixture.subscribe();
@@ -314,7 +314,7 @@ fn no_event_is_stored_without_subscriptions() {
     fixture.list((0..10).map(|number| (number, 0)), true);
     assert_eq!(fixture.fanout.len(), 0, "no subscription exists");
     let (mut reads, sleeps) = (fixture.subscribe(), fixture.subscribe());
-    let old = fixture.store.get(&key(1)).expect("it is there");
+    let old = fixture.store.get(&key(1)).expect("the object exists");
     let old = (Arc::downgrade(&old), drop(old)).0;
     drain_items(&mut reads);
     (0..10).for_each(|number| fixture.put(number, 1));
@@ -368,7 +368,7 @@ fn poll(subscription: &mut Subscription<u32>, waker: &Waker) -> Poll<Option<Item
 }
 
 #[test]
-fn a_future_that_is_dropped_has_taken_nothing_and_only_sleepers_are_woken() {
+fn a_dropped_next_consumes_no_event_and_only_waiting_handlers_are_woken() {
     let fixture = Fixture::new(64);
     fixture.list([], true);
     let mut subscription = fixture.subscribe();
@@ -395,7 +395,7 @@ fn a_future_that_is_dropped_has_taken_nothing_and_only_sleepers_are_woken() {
     assert!(poll(&mut subscription, &waker).is_pending());
     assert!(subscription.try_next().is_none());
     fixture.put(4, 4);
-    assert_eq!(rings(), 1, "it looked again without falling asleep");
+    assert_eq!(rings(), 1, "the handler reads again without waiting");
     drain_items(&mut subscription);
     assert!(poll(&mut subscription, &waker).is_pending());
     fixture.fanout.close();
@@ -404,7 +404,7 @@ fn a_future_that_is_dropped_has_taken_nothing_and_only_sleepers_are_woken() {
 }
 
 #[test]
-fn when_the_informer_ends_its_handlers_hear_the_rest_and_end() {
+fn handlers_of_a_closed_informer_receive_the_pending_events_and_end() {
     let fixture = Fixture::new(2);
     fixture.list([(9, 9)], true);
     let mut subscription = fixture.subscribe();
@@ -493,26 +493,26 @@ fn a_resync_ends_after_more_events_than_objects() {
     fixture.list([(1, 0), (2, 0)], true);
     let mut subscription = fixture.subscribe();
     drain_items(&mut subscription);
-    let mut beside_news = |count: u8| {
+    let mut resynced_items = |count: u8| {
         fixture.put(3, count.into());
         subscription.resync(Duration::ZERO, || fixture.counted());
         // Keeps the subscription from ever being idle.
         for number in 0..count {
             fixture.put(100 + number, count.into());
-            subscription.try_next().expect("there is");
+            subscription.try_next().expect("an event");
         }
         drain_items(&mut subscription)
             .into_iter()
             .filter(|item| item.starts_with("1 "))
             .collect::<Vec<_>>()
     };
-    assert_eq!(beside_news(10), ["1 0>0"], "later, if that is not much");
-    assert!(beside_news(100).is_empty());
+    assert_eq!(resynced_items(10), ["1 0>0"], "few events delay the resync");
+    assert!(resynced_items(100).is_empty());
 }
 
 /// Payload that locks the fan-out when it is freed.
-struct Nosy(Weak<Fanout<Nosy>>);
-impl Drop for Nosy {
+struct LocksOnDrop(Weak<Fanout<LocksOnDrop>>);
+impl Drop for LocksOnDrop {
     fn drop(&mut self) {
         if let Some(fanout) = self.0.upgrade() {
             fanout.write(|_| ());
@@ -520,19 +520,19 @@ impl Drop for Nosy {
         }
     }
 }
-impl Wake for Nosy {
+impl Wake for LocksOnDrop {
     fn wake(self: Arc<Self>) {}
 }
 
 /// Deadlocks if a lock is held.
 #[test]
 fn objects_are_freed_and_tasks_are_woken_with_no_lock_held() {
-    let reduce: Reduce<Nosy> = Arc::new(|key, _| Arc::new(MetadataOnly::named(key.clone())));
+    let reduce: Reduce<LocksOnDrop> = Arc::new(|key, _| Arc::new(MetadataOnly::named(key.clone())));
     let fanout = Arc::new(Fanout::with_limits(2, 1, reduce));
-    let nosy = || Arc::new(Nosy(Arc::downgrade(&fanout)));
-    let object = |number| Entry::new(key(number), nosy(), 0);
+    let object_that_locks = || Arc::new(LocksOnDrop(Arc::downgrade(&fanout)));
+    let object = |number| Entry::new(key(number), object_that_locks(), 0);
     let mut subscription = fanout.subscribe(|| (0, []));
-    let waker = nosy().into();
+    let waker = object_that_locks().into();
     assert!(
         pin!(subscription.next())
             .poll(&mut Context::from_waker(&waker))
@@ -547,9 +547,9 @@ fn objects_are_freed_and_tasks_are_woken_with_no_lock_held() {
     };
     for number in 0..4 {
         publish(Event::create(object(number), false));
-        publish(Event::update(nosy(), object(number)));
+        publish(Event::update(object_that_locks(), object(number)));
         publish(Event::delete(object(number), false));
-        publish(Event::update(nosy(), object(number + 10)));
+        publish(Event::update(object_that_locks(), object(number + 10)));
         publish(Event::delete(object(number + 10), false));
     }
     assert!(subscription.stats().coalesced > 0);

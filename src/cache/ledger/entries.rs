@@ -176,8 +176,8 @@ impl Entries {
 
     /// Moves a part to this revision, and returns the entries that it shows there.
     ///
-    /// A deletion is among them if the informer was notified of it. Otherwise the entry waits for
-    /// that only.
+    /// A deletion is returned if the informer has received the delete event. Otherwise its entry
+    /// stays and waits for that event only.
     pub(super) fn reach(&mut self, part: &str, revision: u64) -> Vec<Id> {
         let Some(part) = self.parts.get_mut(part) else {
             return Vec::new();
@@ -228,7 +228,7 @@ impl Entries {
         self.all.iter().map(|(id, entry)| (*id, entry))
     }
 
-    /// Returns the entries of a key, by the index.
+    /// Returns the entries of a key.
     pub(super) fn of(&self, key: &ObjectKey) -> impl Iterator<Item = (Id, &Entry)> {
         self.keys
             .get(key)
@@ -279,9 +279,9 @@ impl Entries {
 
     /// Adds an entry, and removes the entries that it contains and no read waits for.
     ///
-    /// So a client that creates and deletes a key repeatedly has at most three entries of it while
-    /// the informer receives nothing, plus one for each delete of an object that another client
-    /// recreated.
+    /// A client that creates and deletes a key repeatedly therefore has at most three entries of it
+    /// while the informer receives nothing, plus one for each delete of an object that another
+    /// client recreated.
     pub(super) fn insert(
         &mut self,
         key: &ObjectKey,

@@ -24,7 +24,7 @@
 //! A read does not wait for an object that the informer's selectors exclude, unless the informer
 //! has the object or is about to receive it. In that case the informer is notified that the object
 //! leaves, and the read waits for that. A list that is older than the known state shows that the
-//! server was set back to an older state; the ledger then starts empty.
+//! server was restored to an older state; the ledger then starts empty.
 //!
 //! A ledger distinguishes some ten thousand writes. If more of them are not shown, because the
 //! informer receives nothing, every read waits for the further writes, and no read waits for the
@@ -47,9 +47,9 @@
 //! * A patch takes an object out of the selectors before the informer has received that another
 //!   client created it or let it in. The object is taken for one that is already outside.
 //! * The deletion of a collection failed half way.
-//! * The server was set back, and no list has shown that yet: the resource version of the write is
+//! * The server was restored, and no list has shown that yet: the resource version of the write is
 //!   lower than the informer's. Before the first list the opposite holds: reads wait for writes
-//!   from before the server was set back until the server reaches them again.
+//!   from before the restore until the server reaches them again.
 
 mod api;
 mod entries;

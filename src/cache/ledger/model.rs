@@ -99,10 +99,10 @@ impl Fixture {
     }
 
     fn wrote(&self, revision: u64) {
-        self.wrote_so(revision, Some(true));
+        self.wrote_with(revision, Some(true));
     }
 
-    fn wrote_so(&self, revision: u64, selected: Option<bool>) {
+    fn wrote_with(&self, revision: u64, selected: Option<bool>) {
         let version = WrittenVersion {
             key: &self.key,
             revision,
@@ -151,7 +151,7 @@ fn soak_a_read_after_a_write_returns_it() {
             let fixture = fixture.clone();
             thread::spawn(move || {
                 fixture.wrote(revision);
-                let read = fixture.read().expect("it is there");
+                let read = fixture.read().expect("a pending write");
                 assert!(read.1 >= revision, "{read:?} is older than {revision}");
             })
         };
@@ -185,7 +185,7 @@ fn soak_a_delete_of_an_object_that_left_and_reentered_the_selectors_is_observed(
     check(this_test!(), || {
         let fixture = Fixture::new();
         fixture.put("u", 1);
-        fixture.wrote_so(2, Some(false));
+        fixture.wrote_with(2, Some(false));
         let deleting = fixture.ledger.announce_delete(&fixture.key);
         let informer = fixture.spawn(|fixture| {
             fixture.delete("u", 2);
@@ -239,10 +239,10 @@ fn soak_writes_after_an_object_has_left_the_selectors_block_no_read() {
     check(this_test!(), || {
         let fixture = Fixture::new();
         fixture.put("u", 1);
-        // The object leaves the selectors at 2. The informer is not told of the later versions.
+        // The object leaves the selectors at 2. The informer does not receive the later versions.
         let informer = fixture.spawn(|fixture| fixture.delete("u", 2));
         for revision in [2, 3, 4] {
-            fixture.wrote_so(revision, Some(false));
+            fixture.wrote_with(revision, Some(false));
         }
         assert_eq!(fixture.read(), None);
         join([informer]);

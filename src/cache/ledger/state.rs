@@ -146,7 +146,7 @@ impl State {
             // A late message does not move the part back.
             *reached = before.max(*reached);
         } else if *reached < before {
-            // The server was set back. The writes are lost, or will be.
+            // The server was restored to an older state. The writes are lost, or will be.
             return self.forget(self.entries.of_part(part));
         }
         if self.entries.len() == 0 {

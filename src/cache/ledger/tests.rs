@@ -40,12 +40,12 @@ impl Fixture {
     }
 
     fn wrote(&self, key: &ObjectKey, revision: u64) {
-        self.wrote_so(key, revision, Some(true), Existence::Gone);
+        self.wrote_with(key, revision, Some(true), Existence::Gone);
     }
 
     /// Records a write. `selected` is whether the selectors match, `existence` what the informer
     /// has.
-    fn wrote_so(
+    fn wrote_with(
         &self,
         key: &ObjectKey,
         revision: u64,
@@ -161,7 +161,7 @@ fn objects_of_other_namespaces_share_a_part() {
     fixture.ledger.leave("a");
     assert!(
         !fixture.waits(ReadScope::All),
-        "a namespace that left shows nothing any more"
+        "a removed namespace shows no writes"
     );
 }
 
@@ -272,12 +272,15 @@ fn a_key_that_is_created_and_deleted_repeatedly_takes_bounded_memory() {
         .observe(None, 3, &Observation::Gone(&key("x"), Some("1")), || ());
     assert!(
         ready(&mut first) && fixture.waits(ReadScope::All),
-        "the last one is still to come"
+        "the last write is pending"
     );
     fixture
         .ledger
         .observe(None, 1000, &Observation::Other, || ());
-    assert!(fixture.waits(ReadScope::All), "and so is its deletion");
+    assert!(
+        fixture.waits(ReadScope::All),
+        "the last deletion is pending too"
+    );
     fixture.ledger.observe(
         None,
         1001,
@@ -372,7 +375,7 @@ fn deletes_of_a_collection_are_observed_as_deleted_or_marked() {
     );
     assert!(
         fixture.waits(ReadScope::All),
-        "without its last finalizer it is gone, not marked"
+        "an object without finalizers is deleted, not marked"
     );
     fixture
         .ledger
@@ -389,7 +392,10 @@ fn deletes_of_a_collection_are_observed_as_deleted_or_marked() {
     fixture
         .ledger
         .observe(None, 5, &Observation::All(&gone), || ());
-    assert!(fixture.waits(ReadScope::All), "it has not come yet");
+    assert!(
+        fixture.waits(ReadScope::All),
+        "the informer has not received it yet"
+    );
     fixture.ledger.observe(None, 6, &Observation::Other, || ());
     fixture
         .ledger
@@ -425,7 +431,7 @@ fn a_delete_is_shown_by_the_first_list_of_an_informer_that_was_declared_before_i
         remove();
         assert!(
             fixture.waits(ReadScope::Key(&key("x"))),
-            "the list may have been asked for before"
+            "the list may have been requested before the delete"
         );
         fixture.ledger.observe(
             None,
@@ -433,7 +439,10 @@ fn a_delete_is_shown_by_the_first_list_of_an_informer_that_was_declared_before_i
             &Observation::All(&|_, _| Existence::Exists),
             || (),
         );
-        assert!(fixture.waits(ReadScope::Key(&key("x"))), "and so it was");
+        assert!(
+            fixture.waits(ReadScope::Key(&key("x"))),
+            "the list still has the object"
+        );
         fixture.ledger.observe(
             None,
             revision,
@@ -462,14 +471,14 @@ fn a_delete_is_shown_by_the_first_list_of_an_informer_that_was_declared_before_i
         .observe(None, 0, &Observation::All(&gone), || ());
     assert!(
         !fixture.waits(ReadScope::All),
-        "the list was asked for later"
+        "the list was requested after the delete"
     );
 }
 
 #[test]
 fn writes_outside_the_selectors_count_only_if_the_informer_has_the_object() {
     let fixture = Fixture::new(&[None]);
-    let leave = |revision| fixture.wrote_so(&key("x"), revision, Some(false), Existence::Gone);
+    let leave = |revision| fixture.wrote_with(&key("x"), revision, Some(false), Existence::Gone);
     leave(5);
     assert!(!fixture.waits(ReadScope::All));
     fixture.wrote(&key("x"), 6);
@@ -483,12 +492,12 @@ fn writes_outside_the_selectors_count_only_if_the_informer_has_the_object() {
         .ledger
         .observe(None, 7, &Observation::Gone(&key("x"), Some("u")), || ());
     assert!(!fixture.waits(ReadScope::All));
-    fixture.wrote_so(&key("x"), 8, None, Existence::Gone);
+    fixture.wrote_with(&key("x"), 8, None, Existence::Gone);
     assert!(
         !fixture.waits(ReadScope::All),
         "the scope is unknown, and the informer does not have the object"
     );
-    fixture.wrote_so(&key("x"), 8, None, Existence::Exists);
+    fixture.wrote_with(&key("x"), 8, None, Existence::Exists);
     assert!(
         fixture.waits(ReadScope::All),
         "the informer has the object, so an event will follow"
@@ -498,8 +507,9 @@ fn writes_outside_the_selectors_count_only_if_the_informer_has_the_object() {
 #[test]
 fn a_write_outside_the_selectors_is_observed_when_the_object_leaves() {
     let x = &key("x");
-    let left =
-        |fixture: &Fixture, revision| fixture.wrote_so(x, revision, Some(false), Existence::Exists);
+    let left = |fixture: &Fixture, revision| {
+        fixture.wrote_with(x, revision, Some(false), Existence::Exists);
+    };
     let gone = |fixture: &Fixture, revision| {
         fixture
             .ledger
@@ -526,7 +536,7 @@ fn a_write_outside_the_selectors_is_observed_when_the_object_leaves() {
     gone(&fixture, 9);
     assert!(
         fixture.waits(ReadScope::Key(x)),
-        "an event of an older deletion shows nothing"
+        "an event of an older deletion shows no write"
     );
     gone(&fixture, 12);
     assert_eq!(fixture.ledger.stats().pending, 0);
@@ -544,7 +554,7 @@ fn a_write_outside_the_selectors_is_observed_when_the_object_leaves() {
         .observe(None, 19, &Observation::All(&|_, _| Existence::Gone), || ());
     assert!(
         !fixture.waits(ReadScope::Key(x)),
-        "the list does not have it"
+        "the list does not have the object"
     );
 }
 
@@ -553,8 +563,8 @@ fn reads_do_not_wait_for_deletes_outside_the_selectors() {
     let (fixture, x) = (Fixture::new(&[None]), &key("x"));
     let writer = Writer::of(&fixture.client);
     let has = |uid: &'static str| {
-        move |_: &ObjectKey, asked: Option<&str>| {
-            if asked.is_none_or(|asked| asked == uid) {
+        move |_: &ObjectKey, wanted: Option<&str>| {
+            if wanted.is_none_or(|wanted| wanted == uid) {
                 Existence::Exists
             } else {
                 Existence::Gone
@@ -562,12 +572,12 @@ fn reads_do_not_wait_for_deletes_outside_the_selectors() {
         }
     };
     // One object is deleted. Another one of that name is created outside and deleted, before the
-    // informer is told of any of it.
+    // informer receives any of these events.
     fixture
         .ledger
         .announce_delete(x)
         .deleted(&writer, "one", false, &has("one"));
-    fixture.wrote_so(x, 7, Some(false), Existence::Exists);
+    fixture.wrote_with(x, 7, Some(false), Existence::Exists);
     fixture
         .ledger
         .announce_delete(x)
@@ -602,8 +612,8 @@ fn a_delete_is_not_shown_while_the_informer_expects_a_version_before_it() {
     // The object leaves the selectors at 2, comes back at 3, and is deleted at 4.
     let write = |fixture: &Fixture| {
         fixture.ledger.observe(None, 1, &there, || ());
-        fixture.wrote_so(x, 2, Some(false), Existence::Exists);
-        fixture.wrote_so(x, 3, Some(true), Existence::Exists);
+        fixture.wrote_with(x, 2, Some(false), Existence::Exists);
+        fixture.wrote_with(x, 3, Some(true), Existence::Exists);
     };
     let delete = |fixture: &Fixture, deleting: DeleteAnnouncement, existence: Existence| {
         deleting.deleted(&Writer::of(&fixture.client), "u", false, &|_, _| existence);
@@ -625,7 +635,7 @@ fn a_delete_is_not_shown_while_the_informer_expects_a_version_before_it() {
     fixture.ledger.observe(None, 4, &gone, || ());
     assert_eq!(fixture.ledger.stats().pending, 0);
 
-    // The informer is told of the first two before the delete is answered.
+    // The informer receives the first two before the delete is answered.
     for observation in [2, 3] {
         let fixture = Fixture::new(&[None]);
         write(&fixture);
@@ -738,7 +748,7 @@ fn adding_a_namespace_moves_its_writes() {
     fixture.ledger.observe(None, 9, &Observation::Other, || ());
     assert!(
         fixture.waits(ReadScope::Key(&key("x"))),
-        "the others say nothing of it any more"
+        "the other namespaces do not show it"
     );
     fixture
         .ledger
@@ -849,12 +859,12 @@ async fn reconciles_that_are_over_leave_no_more_than_one_entry_for_a_key() {
 }
 
 #[test]
-fn before_it_begins_and_after_it_has_ended_nothing_is_waited_for() {
+fn reads_wait_for_no_write_before_the_first_part_joins_and_after_the_close() {
     let fixture = Fixture::new(&[]);
     fixture.wrote(&key("x"), 5);
     assert!(
         !fixture.waits(ReadScope::All),
-        "its first list will show it"
+        "the first list will show the write"
     );
     fixture.ledger.join(None);
     fixture.wrote(&key("x"), 5);

@@ -102,7 +102,7 @@ fn the_first_layer_with_namespaces_sets_them() {
             vec![(Some("c"), None, None)],
         ),
         (
-            "namespaces: all of them can be said",
+            "namespaces: `All` overrides the options",
             with_kind(
                 pod().namespaces(all()),
                 defaults(these([in_a().labels("l=1")]), None),
@@ -196,7 +196,7 @@ fn the_narrowest_selector_wins() {
             vec![(Some("a"), Some("l=00"), None)],
         ),
         (
-            "labels: everything can be said",
+            "labels: the empty selector overrides the options",
             with_kind(pod().labels(""), defaults(all(), Some("l=4"))),
             pod(),
             vec![(None, None, None)],
@@ -287,7 +287,7 @@ fn fields_others_and_sets_by_label_follow_the_same_order() {
 }
 
 #[test]
-fn page_size_transform_and_form_are_of_the_declaration_the_kind_or_the_default() {
+fn page_size_transform_and_representation_come_from_the_declaration_the_kind_or_the_default() {
     let options = CacheOptions {
         page_size: 4,
         ..CacheOptions::default()
@@ -398,10 +398,10 @@ fn a_kind_without_namespaces_is_kept_whole_and_cannot_be_selected_by_namespace()
         [(None, Some("l=4"), None)]
     );
     for some in [these(["a"]), Namespaces::Labelled("t".into())] {
-        let refused = Plan::new(node().namespaces(some.clone()).declaration(), &options);
+        let rejected = Plan::new(node().namespaces(some.clone()).declaration(), &options);
         assert!(
-            matches!(refused, Err(CacheError::NotNamespaced { .. })),
-            "{refused:?}"
+            matches!(rejected, Err(CacheError::NotNamespaced { .. })),
+            "{rejected:?}"
         );
         let of_kind = CacheOptions {
             kinds: vec![node().namespaces(some).into()],
@@ -481,10 +481,10 @@ fn a_scope_is_displayed_as_text() {
 fn invalid_and_empty_selections_are_rejected() {
     let options = CacheOptions::default();
     for none in [these([""]), Namespaces::List(Vec::new())] {
-        let refused = Plan::new(pod().namespaces(none).declaration(), &options);
+        let rejected = Plan::new(pod().namespaces(none).declaration(), &options);
         assert!(
-            matches!(refused, Err(CacheError::NoNamespace { .. })),
-            "{refused:?}"
+            matches!(rejected, Err(CacheError::NoNamespace { .. })),
+            "{rejected:?}"
         );
     }
     let in_namespace = these([in_a().labels("a b")]);

@@ -90,7 +90,7 @@ mod tests {
             let mut lines = LineSplitter::default();
             let (mut rest, mut got, mut sizes) = (whole.as_bytes(), Vec::new(), cut.iter().cycle());
             while !rest.is_empty() {
-                let (now, later) = rest.split_at(rest.len().min(*sizes.next().expect("for ever")));
+                let (now, later) = rest.split_at(rest.len().min(*sizes.next().expect("an endless iterator")));
                 lines.push(now);
                 got.extend(all(&mut lines));
                 rest = later;

@@ -12,19 +12,19 @@ const FAILURES_BEFORE_SWITCH: u32 = 2;
 
 #[derive(Debug, Default)]
 pub(super) struct ListStrategy {
-    never_streams: bool,
+    disable_streams: bool,
     /// Number of lists that have failed in a row.
     failed: u32,
 }
 
 impl ListStrategy {
     pub(super) fn streams(&self) -> bool {
-        !self.never_streams && (self.failed / FAILURES_BEFORE_SWITCH).is_multiple_of(2)
+        !self.disable_streams && (self.failed / FAILURES_BEFORE_SWITCH).is_multiple_of(2)
     }
 
     /// Records that the API server does not support streamed lists.
-    pub(super) fn never_streams(&mut self) {
-        self.never_streams = true;
+    pub(super) fn disable_streams(&mut self) {
+        self.disable_streams = true;
     }
 
     /// Records a complete streamed list.
@@ -51,8 +51,8 @@ mod tests {
         *,
     };
 
-    /// Returns the ways of the next lists if all fail: `s` for streamed, `p` for paged.
-    fn ways(strategy: &mut ListStrategy, count: usize) -> String {
+    /// Returns how the next lists are requested if all fail: `s` for streamed, `p` for paged.
+    fn choices(strategy: &mut ListStrategy, count: usize) -> String {
         let mut next = || {
             let streams = strategy.streams();
             strategy.failed(&broken("cut"));
@@ -63,16 +63,16 @@ mod tests {
 
     #[test]
     fn failing_lists_alternate_after_two_attempts() {
-        assert_eq!(ways(&mut ListStrategy::default(), 9), "ssppsspps");
+        assert_eq!(choices(&mut ListStrategy::default(), 9), "ssppsspps");
     }
 
     #[test]
     fn after_a_paged_list_one_failed_stream_switches_back_to_paging() {
         let mut strategy = ListStrategy::default();
         strategy.paged();
-        assert_eq!(ways(&mut strategy, 3), "spp");
+        assert_eq!(choices(&mut strategy, 3), "spp");
         strategy.streamed();
-        assert_eq!(ways(&mut strategy, 3), "ssp");
+        assert_eq!(choices(&mut strategy, 3), "ssp");
     }
 
     #[test]
@@ -89,8 +89,8 @@ mod tests {
     #[test]
     fn unsupported_streaming_is_not_requested_again() {
         let mut strategy = ListStrategy::default();
-        strategy.never_streams();
-        assert_eq!(ways(&mut strategy, 5), "ppppp");
+        strategy.disable_streams();
+        assert_eq!(choices(&mut strategy, 5), "ppppp");
         strategy.paged();
         assert!(!strategy.streams());
     }

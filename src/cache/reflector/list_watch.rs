@@ -103,14 +103,16 @@ mod tests {
     #[test]
     fn an_invalid_path_is_a_failure_that_names_it() {
         let path = "/api/v1/a b".into();
-        let place = ListWatch {
+        let list_watch = ListWatch {
             path,
             labels: None,
             fields: None,
             metadata_only: false,
             kind_checks: None,
         };
-        let failure = place.list_page(0, "").expect_err("a path has no blanks");
+        let failure = list_watch
+            .list_page(0, "")
+            .expect_err("a path has no blanks");
         assert!(
             failure
                 .to_string()

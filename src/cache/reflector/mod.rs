@@ -34,22 +34,28 @@
 //! resource version forever for which the watch request itself was rejected (410, 504), and
 //! reconnects without a delay to a server that closes each watch at once.
 
+// Requests, and the choice between streamed and paged lists.
 mod backoff;
 mod failure;
-#[cfg(feature = "__internals")]
-mod fuzz;
 mod kind_missing;
-mod lines;
 mod list_strategy;
 mod list_watch;
+
+// From the bytes of a response to objects.
+mod lines;
 mod objects;
 mod page_parser;
 mod paged_list;
 mod partial_list;
-mod sink;
 mod stream;
 mod wire;
 mod yield_budget;
+
+// Receiver of the objects.
+mod sink;
+
+#[cfg(feature = "__internals")]
+mod fuzz;
 
 #[cfg(feature = "__internals")]
 pub use self::fuzz::watch_lines;
@@ -152,7 +158,7 @@ impl RequestResult {
 
 pub(crate) struct Reflector<S> {
     client: CountedClient,
-    place: ListWatch,
+    list_watch: ListWatch,
     sink: S,
     page_size: u32,
     list_strategy: ListStrategy,
@@ -174,7 +180,7 @@ impl<S: Sink> Reflector<S> {
         let (list_strategy, last_message) = (ListStrategy::default(), Instant::now());
         Self {
             client,
-            place: list_watch,
+            list_watch,
             sink,
             page_size,
             list_strategy,
@@ -221,7 +227,7 @@ impl<S: Sink> Reflector<S> {
             };
             from = next.from.filter(|_| !unversioned);
             if lists && failure.is_not_found() {
-                let Some(kind_checks) = &self.place.kind_checks else {
+                let Some(kind_checks) = &self.list_watch.kind_checks else {
                     return failure;
                 };
                 failure = kind_checks.confirm(failure).await;
@@ -307,7 +313,7 @@ impl<S: Sink> Reflector<S> {
             {
                 // Older API servers and proxies do not support streamed lists. List by pages
                 // instead.
-                self.list_strategy.never_streams();
+                self.list_strategy.disable_streams();
                 RequestResult::complete(None)
             }
             Err(failure) => self.list_failed(failure),
@@ -319,7 +325,7 @@ impl<S: Sink> Reflector<S> {
         &mut self,
         time: Duration,
     ) -> Result<(LineStream, String), Failure> {
-        let response = self.open(self.place.streamed_list(time)).await?;
+        let response = self.open(self.list_watch.streamed_list(time)).await?;
         let mut stream = LineStream::new(response.into_body(), STREAMED_LIST_TIMEOUT);
         let mut listed = PartialList::new();
         loop {
@@ -353,7 +359,7 @@ impl<S: Sink> Reflector<S> {
                 Line::Error(rejection) => {
                     if rejection.code == 500 {
                         // The error of an API server whose etcd does not report progress.
-                        self.list_strategy.never_streams();
+                        self.list_strategy.disable_streams();
                     }
                     return Err(Failure::Rejected(rejection));
                 }
@@ -364,10 +370,10 @@ impl<S: Sink> Reflector<S> {
     async fn watch(&mut self, version: String) -> RequestResult {
         let time = watch_time();
         let due = Instant::now() + time;
-        let response = self.open(self.place.watch(&version, time)).await;
+        let response = self.open(self.list_watch.watch(&version, time)).await;
         let times_out =
             matches!(&response, Err(Failure::Rejected(rejection)) if rejection.code == 504);
-        let again = mem::replace(&mut self.timed_out, times_out) && times_out;
+        let second_timeout = mem::replace(&mut self.timed_out, times_out) && times_out;
         match response {
             Ok(response) => {
                 self.sink.watch_opened();
@@ -380,7 +386,7 @@ impl<S: Sink> Reflector<S> {
                 .await
             }
             Err(Failure::Rejected(rejection))
-                if rejection.needs_relist() || rejection.code == 404 || again =>
+                if rejection.needs_relist() || rejection.code == 404 || second_timeout =>
             {
                 self.timed_out = false;
                 RequestResult::failed(None, Failure::Rejected(rejection))

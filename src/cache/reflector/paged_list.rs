@@ -79,7 +79,7 @@ impl<S: Sink> Reflector<S> {
     ) -> Result<(PageMeta, PageContent), Failure> {
         let response = self
             .client
-            .send(self.place.list_page(size, token)?)
+            .send(self.list_watch.list_page(size, token)?)
             .await
             .map_err(request_failed)?;
         let (parts, body) = response.into_parts();

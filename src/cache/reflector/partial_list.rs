@@ -35,11 +35,11 @@ impl<P> PartialList<P> {
     pub(super) fn put(&mut self, entry: Entry<P>) -> bool {
         self.undecoded.remove(&entry.key);
         let hash = self.hasher.hash_one(&entry.key);
-        let known = self.index.find(hash, |(other, place)| {
-            *other == hash && self.entries[*place].key == entry.key
+        let known = self.index.find(hash, |(other, position)| {
+            *other == hash && self.entries[*position].key == entry.key
         });
-        if let Some((_, place)) = known {
-            self.entries[*place] = entry;
+        if let Some((_, position)) = known {
+            self.entries[*position] = entry;
             return false;
         }
         self.index
@@ -57,22 +57,22 @@ impl<P> PartialList<P> {
     pub(super) fn deleted(&mut self, key: &ObjectKey) {
         self.undecoded.remove(key);
         let hash = self.hasher.hash_one(key);
-        let found = self.index.find_entry(hash, |(other, place)| {
-            *other == hash && self.entries[*place].key == *key
+        let found = self.index.find_entry(hash, |(other, position)| {
+            *other == hash && self.entries[*position].key == *key
         });
         let Ok(found) = found else { return };
-        let (_, place) = found.remove().0;
-        self.entries.swap_remove(place);
-        // `swap_remove` has moved the last entry to `place`.
+        let (_, position) = found.remove().0;
+        self.entries.swap_remove(position);
+        // `swap_remove` has moved the last entry to `position`.
         let last = self.entries.len();
-        if let Some(moved) = self.entries.get(place)
+        if let Some(moved) = self.entries.get(position)
             && let Some((_, index)) = self
                 .index
                 .find_mut(self.hasher.hash_one(&moved.key), |(_, other)| {
                     *other == last
                 })
         {
-            *index = place;
+            *index = position;
         }
     }
 

@@ -148,19 +148,19 @@ mod tests {
                 }
             }
         });
-        let (told, mut given) = (Cell::new(0), 0);
+        let (woken, mut read) = (Cell::new(0), 0);
         while stream
-            .next(|| told.set(told.get() + 1))
+            .next(|| woken.set(woken.get() + 1))
             .await
             .expect("whole lines")
             .is_some()
         {
-            let pauses = given / in_one_go;
-            assert_eq!(told.get(), pauses, "before line {given}");
-            assert!(turns.load(Relaxed) >= pauses, "before line {given}");
-            given += 1;
+            let pauses = read / in_one_go;
+            assert_eq!(woken.get(), pauses, "before line {read}");
+            assert!(turns.load(Relaxed) >= pauses, "before line {read}");
+            read += 1;
         }
-        assert_eq!((given, told.get()), (count, count / in_one_go));
+        assert_eq!((read, woken.get()), (count, count / in_one_go));
         other.abort();
     }
 }

@@ -110,10 +110,10 @@ impl<'a, P> Iterator for Slots<'a, P> {
             return some.find_map(|slot| Some((*slot, at(self.spine, *slot)?)));
         }
         loop {
-            for place in self.chunk.by_ref() {
+            for entry in self.chunk.by_ref() {
                 let slot = self.next;
                 self.next += 1;
-                if let Some(entry) = place {
+                if let Some(entry) = entry {
                     return Some((slot, entry));
                 }
             }

@@ -202,7 +202,7 @@ impl<P> VisibleObjects<P> {
     ///
     /// Copies what is shared with clones and snapshots.
     pub(super) fn put(&mut self, slot: Slot, entry: Option<Entry<P>>) -> Option<Entry<P>> {
-        let (number, place) = (slot as usize / CHUNK, slot as usize % CHUNK);
+        let (number, offset) = (slot as usize / CHUNK, slot as usize % CHUNK);
         let spine = Arc::make_mut(&mut self.spine);
         while spine.len() <= number {
             spine.push(chunk());
@@ -210,7 +210,7 @@ impl<P> VisibleObjects<P> {
         let bytes =
             |entry: &Option<Entry<P>>| entry.as_ref().map_or(0, |entry| u64::from(entry.bytes));
         let (comes, more) = (usize::from(entry.is_some()), bytes(&entry));
-        let old = mem::replace(&mut Arc::make_mut(&mut spine[number])[place], entry);
+        let old = mem::replace(&mut Arc::make_mut(&mut spine[number])[offset], entry);
         self.len = self.len + comes - usize::from(old.is_some());
         self.bytes = self.bytes + more - bytes(&old);
         old

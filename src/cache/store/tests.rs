@@ -55,7 +55,7 @@ fn shown(snapshot: &Snapshot<Thing>) -> BTreeMap<ObjectKey, Thing> {
 }
 
 #[test]
-fn a_snapshot_taken_along_shows_the_same() {
+fn a_consumed_snapshot_yields_the_same_entries() {
     let store = Store::default();
     (0..200).for_each(|number| drop(store.put(entry(number, (1, number % 2)), 1)));
     (0..50).for_each(|number| drop(store.remove(&key(number), 2)));
@@ -232,11 +232,15 @@ fn an_index_function_that_panics_omits_only_its_object() {
         4,
         |a, b| a == b,
     );
-    assert_eq!(store.index_errors.read().0, 2, "once each time it comes");
+    assert_eq!(
+        store.index_errors.read().0,
+        2,
+        "counted once for each added version"
+    );
 }
 
 #[test]
-fn an_index_that_was_removed_finds_nothing_and_its_place_is_used_again() {
+fn a_removed_index_finds_nothing_and_its_slot_is_reused() {
     let store = Store::default();
     store.put(entry(1, (1, 1)), 1);
     let first = store.add_index(|thing: &Arc<Thing>| vec![thing.1]);
@@ -255,7 +259,7 @@ fn an_index_that_was_removed_finds_nothing_and_its_place_is_used_again() {
 fn replace_returns_the_changes_only() {
     let store = Store::default();
     (1..=3).for_each(|number| drop(store.put(entry(number, (1, 0)), 1)));
-    let kept = store.get(&key(1)).expect("it is there");
+    let kept = store.get(&key(1)).expect("the object exists");
     let list = vec![entry(1, (1, 0)), entry(2, (2, 0)), entry(4, (1, 0))];
     let mut changes: Vec<_> = store
         .replace(ListScope::Matching(&|_| true), list, &[], 9, |a, b| a == b)
@@ -274,7 +278,7 @@ fn replace_returns_the_changes_only() {
         ["created b/o4", "deleted a/o3", "updated o2 from 1 to 2"]
     );
     assert!(
-        Arc::ptr_eq(&kept, &store.get(&key(1)).expect("it is there")),
+        Arc::ptr_eq(&kept, &store.get(&key(1)).expect("the object exists")),
         "the same object, not an equal one"
     );
     assert_eq!(store.revision(), 9);
@@ -285,7 +289,7 @@ fn a_replacement_in_one_namespace_leaves_the_others_alone() {
     let store = Store::default();
     let index = store.add_index(|thing: &Arc<Thing>| vec![thing.1]);
     (0..6).for_each(|number| drop(store.put(entry(number, (1, number)), 1)));
-    let kept = store.get(&key(1)).expect("it is there");
+    let kept = store.get(&key(1)).expect("the object exists");
     let changes = store.replace(
         ListScope::Namespace("a"),
         vec![entry(0, (2, 0))],
@@ -301,7 +305,7 @@ fn a_replacement_in_one_namespace_leaves_the_others_alone() {
     assert_eq!(names, ["o2", "o5", "a/o0", "b/o1", "b/o4"]);
     assert!(Arc::ptr_eq(
         &kept,
-        &store.get(&key(1)).expect("it is there")
+        &store.get(&key(1)).expect("the object exists")
     ));
     assert_eq!(
         [1, 3].map(|value| store.select(None, &[index.of(&value)]).iter().count()),
@@ -332,12 +336,12 @@ fn of_an_object_that_a_list_names_twice_the_last_counts() {
 }
 
 /// Runs `work` on a thread. Panics if it blocks.
-fn soon<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+fn run_on_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, answer) = channel();
     thread::spawn(move || done.send(work()));
     answer
         .recv_timeout(Duration::from_secs(30))
-        .expect("it waits for the user's function")
+        .expect("the index function does not block")
 }
 
 #[test]
@@ -353,20 +357,20 @@ fn readers_and_bookmarks_do_not_wait_for_an_index_function() {
         vec![thing.1]
     };
     let check = |revision| {
-        begins.recv().expect("it is asked");
-        let told = store.clone();
-        soon(move || told.advance(revision));
+        begins.recv().expect("the index function is called");
+        let advanced = store.clone();
+        run_on_thread(move || advanced.advance(revision));
         let read = store.clone();
         assert_eq!(
-            soon(move || (read.get(&key(1)).is_some(), read.revision())),
+            run_on_thread(move || (read.get(&key(1)).is_some(), read.revision())),
             (true, revision)
         );
-        end.send(()).expect("it waits");
+        end.send(()).expect("the other thread waits");
     };
     let adding = store.clone();
     let adding = thread::spawn(move || adding.add_index(slow));
     check(2);
-    let index = adding.join().expect("it is added");
+    let index = adding.join().expect("the index is added");
     let replacing = store.clone();
     let list = vec![entry(1, (2, 2))];
     let replacing = thread::spawn(move || {
@@ -376,15 +380,18 @@ fn readers_and_bookmarks_do_not_wait_for_an_index_function() {
     });
     check(3);
     // The function is also called for the old object, after the new one is visible.
-    begins.recv().expect("it is asked");
+    begins.recv().expect("the index function is called");
     let read = store.clone();
     assert_eq!(
-        soon(move || (read.get(&key(1)).as_deref().copied(), read.revision())),
+        run_on_thread(move || (read.get(&key(1)).as_deref().copied(), read.revision())),
         (Some((2, 2)), 4)
     );
-    end.send(()).expect("it waits");
+    end.send(()).expect("the other thread waits");
     assert_eq!(
-        (replacing.join().expect("it is replaced"), store.revision()),
+        (
+            replacing.join().expect("the list is stored"),
+            store.revision()
+        ),
         (1, 4)
     );
     assert_eq!(store.select(None, &[index.of(&2)]).iter().count(), 1);
@@ -446,7 +453,11 @@ fn index_values_are_freed_without_the_lock() {
     );
     store.remove(&key(2), 7);
     store.remove_index(index.number);
-    assert_eq!(*times.lock(), [0, 3 * 10], "all that ten answers had");
+    assert_eq!(
+        *times.lock(),
+        [0, 3 * 10],
+        "every value is freed without the lock"
+    );
 }
 
 /// Value that counts how often it is hashed while readers are blocked.
@@ -460,7 +471,9 @@ thread_local! {
 
 impl Hash for Hashed {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let store = WATCHED.with_borrow(Weak::upgrade).expect("it is watched");
+        let store = WATCHED
+            .with_borrow(Weak::upgrade)
+            .expect("the store exists");
         HASHED.set(HASHED.get() + usize::from(store.state.try_read().is_none()));
         self.0.hash(state);
     }

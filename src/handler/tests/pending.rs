@@ -121,7 +121,7 @@ fn run(mapping: Mapping, attempts: &[Attempt], steps: &[Step]) -> Vec<Entry> {
             (Some(old), Some(new)) => Event::update(old, new),
             (Some(old), None) => Event::delete(old),
         };
-        handler.handle(&event, &queue.because(&subject, &event));
+        handler.handle(&event, &queue.for_event(&subject, &event));
     };
     let changes = async {
         let mut current = None;
@@ -225,7 +225,7 @@ async fn enqueued_after(handler: impl Handler<Pod, char>, events: &[Event<Pod>])
     let handle = async {
         for event in events {
             log.0.lock().clear();
-            handler.handle(event, &queue.because(&Subject::new("Pod"), event));
+            handler.handle(event, &queue.for_event(&Subject::new("Pod"), event));
             sleep(Duration::from_millis(1)).await;
         }
         sleep(Duration::from_mins(5)).await;

@@ -109,7 +109,7 @@ impl Elector {
             seen: None,
             claim: None,
         };
-        // The watch has delivered the current Lease, so it is not read again.
+        // The watch has delivered the current Lease, so it is not read next_attempt.
         let mut lease_is_current = false;
         loop {
             let sent = Instant::now();
@@ -119,7 +119,7 @@ impl Elector {
                 select! {
                     biased;
                     () = &mut stop => return None,
-                    lease = shared.lease_client.get() => lease.map(|lease| standby.see(lease)),
+                    lease = shared.lease_client.get() => lease.map(|lease| standby.observe(lease)),
                 }
             };
             let claimed = match known {
@@ -150,16 +150,16 @@ impl Elector {
                 Some(leadership) => return Some(leadership),
                 None => {}
             }
-            let again = Instant::now() + shared.options.jittered();
+            let next_attempt = Instant::now() + shared.options.jittered();
             select! {
                 biased;
                 () = &mut stop => return None,
                 lease = lease_changes.next() => {
                     shared.status.lock().watch_error = None;
-                    standby.see(lease.flatten());
+                    standby.observe(lease.flatten());
                     lease_is_current = true;
                 }
-                () = sleep_until(standby.expiry().map_or(again, |expiry| expiry.min(again))) => lease_is_current = false,
+                () = sleep_until(standby.expiry().map_or(next_attempt, |expiry| expiry.min(next_attempt))) => lease_is_current = false,
             }
         }
     }
@@ -222,7 +222,7 @@ struct Claim {
 }
 
 impl Standby<'_> {
-    fn see(&mut self, lease: Option<Lease>) {
+    fn observe(&mut self, lease: Option<Lease>) {
         match (lease, &mut self.seen) {
             (None, None) => self.shared.status.lock().observed(&Record::default()),
             (None, Some(seen)) => seen.gone = true,

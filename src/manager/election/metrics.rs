@@ -19,7 +19,7 @@ use std::{
 /// | `leader_election_slowpath_total` | renewals for which the Lease had to be read first |
 /// | `steersman_leader_election_renewals_total` | successful renewals |
 /// | `steersman_leader_election_late_writes_total` | writes that were in flight when the fence closed |
-/// | `steersman_leader_election_refused_writes_total` | writes that were not sent because the fence was closed |
+/// | `steersman_leader_election_rejected_writes_total` | writes that were not sent because the fence was closed |
 #[derive(Clone, Default)]
 pub struct ElectionMetrics(Arc<Mutex<Vec<Weak<Shared>>>>);
 
@@ -86,10 +86,10 @@ impl Collector for ElectionMetrics {
         )?;
         counter(
             (
-                "steersman_leader_election_refused_writes",
+                "steersman_leader_election_rejected_writes",
                 "Number of writes that were not sent because the lease had ended",
             ),
-            |it| it.refused_writes,
+            |it| it.rejected_writes,
         )
     }
 }

@@ -261,8 +261,8 @@ mod tests {
                 Some("the identity is empty"),
             ),
         ];
-        for (options, refused) in cases {
-            match (options.clone().checked(), refused) {
+        for (options, rejected) in cases {
+            match (options.clone().checked(), rejected) {
                 (Ok(_), None) => {}
                 (Err(error), Some(message)) => {
                     assert!(error.to_string().contains(message), "{error}");

@@ -197,7 +197,7 @@ mod tests {
         ] {
             let at = Timestamp::new(1_767_323_045, nanos).expect("a time");
             assert_eq!(micro_time(at), text);
-            assert_eq!(json!(MicroTime(at)), text, "as k8s-openapi writes it");
+            assert_eq!(json!(MicroTime(at)), text, "as k8s-openapi encodes it");
         }
     }
 

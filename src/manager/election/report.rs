@@ -40,7 +40,7 @@ pub struct LeaseReport {
     /// Writes that were in flight when the fence closed.
     pub late_writes: u64,
     /// Writes that were not sent because the fence was closed.
-    pub refused_writes: u64,
+    pub rejected_writes: u64,
     /// Error of the last failed request, until a request succeeds.
     pub last_error: Option<String>,
     /// Error of the failed watch, until it works again.
@@ -58,7 +58,7 @@ pub(super) struct Status {
     pub(super) slow_path: u64,
     /// Late writes of earlier terms.
     late: u64,
-    refused_writes: u64,
+    rejected_writes: u64,
     pub(super) last_error: Option<String>,
     /// Failed reads, until a read or write succeeds.
     reads: Option<FailedRequests>,
@@ -141,7 +141,7 @@ impl Status {
             .replace((micro_time(Timestamp::now()), fence.clone()))
         {
             self.late += before.late_writes();
-            self.refused_writes += before.refused_writes();
+            self.rejected_writes += before.rejected_writes();
         }
     }
 
@@ -176,7 +176,7 @@ impl Elector {
             renewals: status.renewals,
             slow_path: status.slow_path,
             late_writes: status.late + of_last(Fence::late_writes),
-            refused_writes: status.refused_writes + of_last(Fence::refused_writes),
+            rejected_writes: status.rejected_writes + of_last(Fence::rejected_writes),
             last_error: status.last_error.clone(),
             watch_error: status.watch_error.clone(),
         }

@@ -49,12 +49,7 @@ impl Fixture {
     }
 
     async fn spec(&self) -> Value {
-        self.leases()
-            .get("web")
-            .await
-            .expect("there is a Lease")
-            .data["spec"]
-            .clone()
+        self.leases().get("web").await.expect("a Lease").data["spec"].clone()
     }
 
     /// Updates the spec as another process would.
@@ -66,7 +61,7 @@ impl Fixture {
         self.leases()
             .patch("web", &PatchParams::default(), &Patch::Merge(patch))
             .await
-            .expect("it is written");
+            .expect("written");
     }
 
     fn fault(&self, rule: &str) -> steersman_apiserver::RuleHandle {

@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn a_name_keeps_its_number() {
         let names = Names::default();
-        let early = names.learn("spec").expect("there is room");
+        let early = names.learn("spec").expect("the table has room");
         for number in 0..2 * NAMES {
             names.learn(&format!("name-{number}"));
         }
@@ -224,7 +224,7 @@ mod tests {
         for order in orders {
             let mut guess = names.guess();
             for name in order.chars().map(String::from) {
-                let number = guess.number(&name).expect("there is room");
+                let number = guess.number(&name).expect("the table has room");
                 assert_eq!(*guess.known.names[usize::from(number)], *name, "in {order}");
             }
             assert_eq!(guess.seen.len(), order.len());

@@ -11,10 +11,11 @@ use serde::{
 };
 use std::{borrow::Cow, fmt, sync::LazyLock};
 
-/// Field of an object that stands for a number, with `arbitrary_precision`.
+/// Field of an object that stands for a number if `serde_json` has the feature
+/// `arbitrary_precision`.
 pub(super) const DIGITS: &str = "$serde_json::private::Number";
 
-/// Whether another crate has enabled that feature of `serde_json`.
+/// Whether another crate enables the feature `arbitrary_precision` of `serde_json`.
 static KEEPS_DIGITS: LazyLock<bool> = LazyLock::new(|| {
     serde_json::from_str("1.10")
         .is_ok_and(|number: serde_json::Number| number.to_string() == "1.10")
@@ -29,7 +30,7 @@ pub(in crate::object) struct Packer<'a> {
 }
 
 impl Names {
-    pub(in crate::object) fn pen(&self) -> Packer<'_> {
+    pub(in crate::object) fn packer(&self) -> Packer<'_> {
         let mut packed = Vec::with_capacity(2048);
         packed.push(SHORT_OBJECT);
         Packer {
@@ -209,7 +210,7 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
         let (at, mut count) = (self.0.packed.len(), 0);
         self.0.packed.push(SHORT_OBJECT);
         while let Some(named) = map.next_key_seed(Name {
-            pen: self.0,
+            packer: self.0,
             first: count == 0,
         })? {
             if named == Named::Digits {
@@ -228,7 +229,7 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
 
 /// Seed that packs a name.
 struct Name<'p, 'a> {
-    pen: &'p mut Packer<'a>,
+    packer: &'p mut Packer<'a>,
     /// Whether the name is the first of its object.
     first: bool,
 }
@@ -257,10 +258,10 @@ impl Visitor<'_> for Name<'_, '_> {
     }
     #[inline]
     fn visit_str<E: Error>(self, name: &str) -> Result<Named, E> {
-        if self.pen.keeps_digits && self.first && name == DIGITS {
+        if self.packer.keeps_digits && self.first && name == DIGITS {
             return Ok(Named::Digits);
         }
-        self.pen.name(name);
+        self.packer.name(name);
         Ok(Named::Field)
     }
 }

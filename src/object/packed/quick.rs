@@ -90,34 +90,34 @@ impl<'t> FastParser<'t> {
         self.text.get(from..self.at - 1).map(Cow::Borrowed)
     }
 
-    pub(in crate::object) fn value(&mut self, pen: &mut Packer<'_>) -> Option<()> {
-        self.any(pen, DEPTH)
+    pub(in crate::object) fn value(&mut self, packer: &mut Packer<'_>) -> Option<()> {
+        self.any(packer, DEPTH)
     }
 
-    fn any(&mut self, pen: &mut Packer<'_>, depth: u32) -> Option<()> {
+    fn any(&mut self, packer: &mut Packer<'_>, depth: u32) -> Option<()> {
         match self.next()? {
-            b'"' => pen.string(&self.string()?),
-            b'{' => self.object(pen, depth.checked_sub(1)?)?,
-            b'[' => self.list(pen, depth.checked_sub(1)?)?,
+            b'"' => packer.string(&self.string()?),
+            b'{' => self.object(packer, depth.checked_sub(1)?)?,
+            b'[' => self.list(packer, depth.checked_sub(1)?)?,
             b't' => {
                 self.eat_all(b"rue")?;
-                pen.packed.push(TRUE);
+                packer.packed.push(TRUE);
             }
             b'f' => {
                 self.eat_all(b"alse")?;
-                pen.packed.push(FALSE);
+                packer.packed.push(FALSE);
             }
             b'n' => {
                 self.eat_all(b"ull")?;
-                pen.packed.push(NULL);
+                packer.packed.push(NULL);
             }
             b'-' => match self.integer()? {
                 0 => return None, // `-0` is a float.
-                integer => pen.negative(-i64::try_from(integer).ok()?),
+                integer => packer.negative(-i64::try_from(integer).ok()?),
             },
             b'0'..=b'9' => {
                 self.at -= 1;
-                pen.integer(self.integer()?);
+                packer.integer(self.integer()?);
             }
             _ => return None,
         }
@@ -144,17 +144,17 @@ impl<'t> FastParser<'t> {
         )
     }
 
-    fn object(&mut self, pen: &mut Packer<'_>, depth: u32) -> Option<()> {
-        self.several(pen, b'}', (OBJECT, SHORT_OBJECT), |message, pen| {
+    fn object(&mut self, packer: &mut Packer<'_>, depth: u32) -> Option<()> {
+        self.several(packer, b'}', (OBJECT, SHORT_OBJECT), |message, packer| {
             message.eat(b'"')?;
-            message.name(pen)?;
-            message.any(pen, depth)
+            message.name(packer)?;
+            message.any(packer, depth)
         })
     }
 
-    fn list(&mut self, pen: &mut Packer<'_>, depth: u32) -> Option<()> {
-        self.several(pen, b']', (LIST, SHORT_LIST), |message, pen| {
-            message.any(pen, depth)
+    fn list(&mut self, packer: &mut Packer<'_>, depth: u32) -> Option<()> {
+        self.several(packer, b']', (LIST, SHORT_LIST), |message, packer| {
+            message.any(packer, depth)
         })
     }
 
@@ -162,19 +162,19 @@ impl<'t> FastParser<'t> {
     #[inline]
     fn several(
         &mut self,
-        pen: &mut Packer<'_>,
+        packer: &mut Packer<'_>,
         end: u8,
         (long, short): (u8, u8),
         mut one: impl FnMut(&mut Self, &mut Packer<'_>) -> Option<()>,
     ) -> Option<()> {
-        let (at, mut count) = (pen.packed.len(), 0);
-        pen.packed.push(short);
+        let (at, mut count) = (packer.packed.len(), 0);
+        packer.packed.push(short);
         if self.bytes().first() == Some(&end) {
             self.at += 1;
             return Some(());
         }
         loop {
-            one(self, pen)?;
+            one(self, packer)?;
             count += 1;
             match self.next()? {
                 b',' => {}
@@ -182,13 +182,13 @@ impl<'t> FastParser<'t> {
                 _ => return None,
             }
         }
-        pen.count(at, count, long, short);
+        packer.count(at, count, long, short);
         Some(())
     }
 
     /// Reads a name after its opening quote, and the colon.
-    fn name(&mut self, pen: &mut Packer<'_>) -> Option<()> {
-        if let Some(length) = pen.expected_name(self.bytes()) {
+    fn name(&mut self, packer: &mut Packer<'_>) -> Option<()> {
+        if let Some(length) = packer.expected_name(self.bytes()) {
             self.at += length;
             return self.eat(b':');
         }
@@ -197,7 +197,7 @@ impl<'t> FastParser<'t> {
         if name == DIGITS {
             return None; // The meaning depends on features of `serde_json`.
         }
-        pen.name(&name);
+        packer.name(&name);
         Some(())
     }
 }
@@ -239,23 +239,23 @@ mod tests {
 
     /// Packs the value of an object with one field in both ways.
     fn both(names: &Names, text: &str) -> (Option<Box<str>>, Option<Box<str>>) {
-        let mut pen = names.pen();
+        let mut packer = names.packer();
         let mut quick = FastParser::new(text);
-        pen.field("it");
+        packer.field("it");
         let taken = quick
-            .value(&mut pen)
+            .value(&mut packer)
             .and_then(|()| quick.eat(b'}'))
             .and_then(|()| quick.end());
-        let quickly = taken.map(|()| pen.finish());
-        let mut pen = names.pen();
+        let quickly = taken.map(|()| packer.finish());
+        let mut packer = names.packer();
         let mut deserializer = serde_json::Deserializer::from_str(
             text.get(..text.len().saturating_sub(1)).unwrap_or(""),
         );
-        let read = pen
+        let read = packer
             .field("it")
             .deserialize(&mut deserializer)
             .and_then(|()| deserializer.end());
-        (quickly, read.ok().map(|()| pen.finish()))
+        (quickly, read.ok().map(|()| packer.finish()))
     }
 
     steersman_testkit::properties! {

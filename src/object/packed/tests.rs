@@ -10,10 +10,11 @@ use serde_json::{Value, json, value::RawValue};
 use std::{collections::BTreeMap, fmt::Debug};
 
 fn pack(names: &Names, json: &str) -> Result<Box<str>, serde_json::Error> {
-    let mut pen = names.pen();
-    pen.field("it")
+    let mut packer = names.packer();
+    packer
+        .field("it")
         .deserialize(&mut serde_json::Deserializer::from_str(json))?;
-    Ok(pen.finish())
+    Ok(packer.finish())
 }
 
 #[derive(Debug, Deserialize, PartialEq)]
@@ -63,7 +64,7 @@ pub(super) fn values() -> impl Strategy<Value = Value> {
 
 steersman_testkit::properties! {
     #[test]
-    fn any_json_reads_as_it_was(value in values(), pretty in any::<bool>()) {
+    fn any_json_survives_packing(value in values(), pretty in any::<bool>()) {
         let json = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
         let expected: Value = serde_json::from_str(&json).unwrap();
         prop_assert_eq!(&read_again::<Value>(&json).unwrap(), &expected);
@@ -83,7 +84,7 @@ steersman_testkit::properties! {
 }
 
 #[test]
-fn numbers_read_as_every_type_of_number_as_they_did() {
+fn packed_numbers_deserialize_as_every_numeric_type_like_json() {
     let numbers = [
         "0",
         "15",
@@ -129,24 +130,22 @@ fn numbers_read_as_every_type_of_number_as_they_did() {
 }
 
 #[test]
-fn numbers_that_come_with_their_digits_keep_them() {
+fn arbitrary_precision_numbers_keep_their_digits() {
     let names = Names::default();
     let number = |text: &'static str| {
-        let mut pen = names.pen();
-        pen.keeps_digits = true;
+        let mut packer = names.packer();
+        packer.keeps_digits = true;
         let as_serde_json_gives_it = [("$serde_json::private::Number", text)].into_iter();
         let number: MapDeserializer<'_, _, serde_json::Error> =
             MapDeserializer::new(as_serde_json_gives_it);
-        pen.field("it")
-            .deserialize(number)
-            .expect("it can be packed");
-        pen.finish()
+        packer.field("it").deserialize(number).expect("packed");
+        packer.finish()
     };
     for text in ["1.10", "170141183460469231731687303715884105727", "-0"] {
         let packed = number(text);
         let json = Packed::new(&packed, &names.known())
             .into_json()
-            .expect("it can be read");
+            .expect("readable");
         assert_eq!(json, format!(r#"{{"it":{text}}}"#));
     }
     let known = names.known();
@@ -154,11 +153,11 @@ fn numbers_that_come_with_their_digits_keep_them() {
         &number("170141183460469231731687303715884105727"),
         &known,
     ));
-    assert_eq!(it.expect("it can be read").it, i128::MAX);
+    assert_eq!(it.expect("readable").it, i128::MAX);
     let it = It::<f32>::deserialize(&mut Packed::new(&number("1.10"), &known));
-    assert!((it.expect("it can be read").it - 1.1).abs() < f32::EPSILON);
+    assert!((it.expect("readable").it - 1.1).abs() < f32::EPSILON);
     for text in ["15", "16", "-5"] {
-        assert_eq!(number(text), pack(&names, text).expect("it can be packed"));
+        assert_eq!(number(text), pack(&names, text).expect("packed"));
     }
 }
 
@@ -223,7 +222,7 @@ fn packed_data_deserializes_like_json() {
 }
 
 #[test]
-fn a_field_that_is_named_as_numbers_of_serde_json_are_is_a_field() {
+fn a_field_named_like_the_number_token_of_serde_json_is_a_field() {
     for json in [
         r#"{"$serde_json::private::Number":"7"}"#,
         r#"{"$serde_json::private::Number":7,"a":1}"#,
@@ -268,10 +267,10 @@ fn concurrent_packing_agrees_on_names() {
     };
     let work = |from: usize| {
         for number in from..from + 2_000 {
-            let packed = pack(&names, &json(number)).expect("it can be packed");
+            let packed = pack(&names, &json(number)).expect("packed");
             let read = Packed::new(&packed, &names.known())
                 .into_json()
-                .expect("it can be read");
+                .expect("readable");
             assert_eq!(read, format!(r#"{{"it":{}}}"#, json(number)));
         }
     };
@@ -282,27 +281,27 @@ fn concurrent_packing_agrees_on_names() {
 }
 
 #[test]
-fn a_field_given_twice_is_there_twice() {
+fn a_duplicate_field_is_packed_twice() {
     same::<Value>(r#"{"a":1,"a":2}"#);
     same::<It<u8>>(r#"{"it":1,"it":2}"#);
 }
 
 #[test]
-fn the_text_of_a_value_can_be_had() {
+fn a_packed_value_is_read_as_raw_json() {
     #[derive(Deserialize)]
     struct Texts {
         one: Box<RawValue>,
         all: BTreeMap<String, Box<RawValue>>,
     }
     let json = r#"{"one": { "a" : [1.50, "\u00e9\"", null, true, -3] }, "all": {"x": 1E5}}"#;
-    let texts: Texts = read_again(json).expect("it can be read");
+    let texts: Texts = read_again(json).expect("readable");
     assert_eq!(texts.one.get(), r#"{"a":[1.5,"é\"",null,true,-3]}"#);
     assert_eq!(texts.all["x"].get(), "100000.0");
 }
 
 #[test]
 fn lists_are_allocated_with_exact_capacity() {
-    let lists: Vec<Vec<u8>> = read_again("[[1,2,3],[4]]").expect("it can be read");
+    let lists: Vec<Vec<u8>> = read_again("[[1,2,3],[4]]").expect("readable");
     assert_eq!(lists.iter().map(Vec::capacity).collect::<Vec<_>>(), [3, 1]);
 }
 
@@ -318,7 +317,7 @@ fn many_and_long_names_round_trip() {
         .collect();
     let value = Value::from(fields);
     assert_eq!(
-        read_again::<Value>(&value.to_string()).expect("it can be read"),
+        read_again::<Value>(&value.to_string()).expect("readable"),
         value
     );
 }
@@ -327,7 +326,7 @@ fn many_and_long_names_round_trip() {
 fn too_deeply_nested_data_is_not_packed() {
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     same::<Value>(&nested(126));
-    let error = pack(&Names::default(), &nested(1_000_000)).expect_err("it is too deep");
+    let error = pack(&Names::default(), &nested(1_000_000)).expect_err("nested too deeply");
     assert!(error.to_string().contains("recursion limit"), "{error}");
 }
 
@@ -347,9 +346,9 @@ fn a_pod_takes_less_than_half_of_its_json() {
     }
     let (names, json) = (
         Names::default(),
-        serde_json::to_string(&pod).expect("it is JSON"),
+        serde_json::to_string(&pod).expect("valid JSON"),
     );
-    let packed = pack(&names, &json).expect("it can be packed");
+    let packed = pack(&names, &json).expect("packed");
     assert!(
         packed.len() * 100 < json.len() * 45,
         "{} of {}",

@@ -92,7 +92,7 @@ fn an_object_is_decoded_once_while_the_result_is_in_use() {
 }
 
 #[test]
-fn a_form_of_another_type_does_not_push_out_the_first() {
+fn a_decoded_value_of_another_type_does_not_evict_the_first() {
     let object = compact(&decoder("test/v1", "Counted"), "two");
     let first: Arc<Counted> = object.decode().unwrap();
     let dynamic: Arc<DynamicObject> = object.decode().unwrap();
@@ -199,7 +199,7 @@ fn small<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u32, D::Er
 }
 
 #[test]
-fn an_object_that_its_types_own_code_panics_on_is_one_that_cannot_be_decoded() {
+fn a_panic_in_a_types_decoder_is_a_decode_error() {
     let decoder = Decoder::new(kube_core::TypeMeta::resource::<Fragile>());
     let text = |size: u32| {
         serde_json::json!({"metadata": {"name": "f", "namespace": "n", "resourceVersion": "7"}, "spec": {"size": size}})

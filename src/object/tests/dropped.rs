@@ -16,7 +16,7 @@ fn dropped<P: Payload>(decoder: &Decoder, json: &str) -> Object<ConfigMap> {
 
 steersman_testkit::properties! {
     #[test]
-    fn the_metadata_of_a_dropped_object_is_complete_in_every_form(json in config_map_json(), managed in any::<bool>()) {
+    fn the_metadata_of_a_dropped_object_is_complete_in_every_representation(json in config_map_json(), managed in any::<bool>()) {
         let decoder = decoder("v1", "ConfigMap").managed_fields(managed);
         let mut expected: ConfigMap = serde_json::from_str(&json).expect("a config map");
         expected.metadata.managed_fields = None;
@@ -39,7 +39,7 @@ fn decoding_a_dropped_object_fails_with_an_error_that_names_it() {
         dropped::<Compact>(&decoder, json),
     ] {
         assert!(object.failed_decode().is_none());
-        let error = object.clone().decode().expect_err("there is no body");
+        let error = object.clone().decode().expect_err("the object has no body");
         assert!(
             matches!(&error, DecodeError::BodyDropped { kind, .. } if kind == "ConfigMap"),
             "{error:?}"

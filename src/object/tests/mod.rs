@@ -1,7 +1,7 @@
 mod counts;
 mod dropped;
-mod forms;
 mod random;
+mod representations;
 
 use super::Decoder;
 use kube_core::TypeMeta;

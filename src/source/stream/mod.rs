@@ -105,7 +105,7 @@ where
     StreamSource {
         stream: stream.map(StreamItem::into_change).boxed(),
         reports_lists: S::Item::REPORTS_LISTS,
-        route: Pipeline::new(handler),
+        pipeline: Pipeline::new(handler),
         keep_objects: false,
         optional: false,
     }
@@ -117,7 +117,7 @@ pub struct StreamSource<K, R> {
     stream: Changes<K>,
     /// Whether the stream reports the end of the first list.
     reports_lists: bool,
-    route: Pipeline<K, R>,
+    pipeline: Pipeline<K, R>,
     keep_objects: bool,
     optional: bool,
 }
@@ -125,7 +125,7 @@ pub struct StreamSource<K, R> {
 impl<K: KubeObject, R: Key> StreamSource<K, R> {
     /// Adds a predicate. The first predicate that rejects an event drops it.
     pub fn filter(mut self, predicate: impl Predicate<K>) -> Self {
-        self.route.predicates.push(Box::new(predicate));
+        self.pipeline.predicates.push(Box::new(predicate));
         self
     }
 
@@ -171,7 +171,7 @@ impl<K: KubeObject, R: Key> Source<R> for StreamSource<K, R> {
     async fn run(self, queue: Enqueue<R>, cx: SourceContext) -> anyhow::Result<()> {
         let kind = kind::<K>().unwrap_or_else(|| "stream".to_owned());
         let mut running = Running {
-            delivery: self.route.connect(&kind, queue, cx.clone()),
+            delivery: self.pipeline.connect(&kind, queue, cx.clone()),
             tracker: Tracker::new(self.keep_objects),
             synced: !self.reports_lists,
             last_error: None,

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_broke_off_deletes_nothing() {
+    fn an_incomplete_list_deletes_nothing() {
         let mut tracker = Tracker::new(false);
         listed(&mut tracker, &["a", "b", "c"].map(|name| map(name, "1")));
         tracker.begin_list();

@@ -265,7 +265,7 @@ impl Model {
             _ => None,
         };
         let rec = self.of(key);
-        let run = rec.run.clone().expect("it runs");
+        let run = rec.run.clone().expect("a running key");
         rec.error = error.or(rec.error.take());
         let priority = priority.unwrap_or(run.priority);
         match end {

@@ -47,15 +47,15 @@ fn random_add(random: &mut Random) -> Add {
 
 /// Expected state of the queue.
 ///
-/// Invariant: each change of the queue holds the lock of the book, so the two stay consistent.
+/// Invariant: each change of the queue holds the lock of this state, so the two stay consistent.
 #[derive(Default)]
-struct Book {
+struct ExpectedState {
     /// Minimum priority of each key that is ready or becomes ready after its run.
     ready: HashMap<u64, i32>,
     running: HashSet<u64>,
 }
 
-impl Book {
+impl ExpectedState {
     fn add(&mut self, queue: &WorkQueue<u64>, key: u64, add: Add) {
         if add.after.is_none_or(|after| after.is_zero()) && !add.rate_limited {
             let priority = add.priority.unwrap_or_default().0;
@@ -97,14 +97,14 @@ impl Book {
     }
 }
 
-/// Calls `get` and updates the book under the same lock.
-async fn get(queue: &WorkQueue<u64>, book: &Mutex<Book>) -> Option<Item<u64>> {
+/// Calls `get` and updates the expected state under the same lock.
+async fn get(queue: &WorkQueue<u64>, expected: &Mutex<ExpectedState>) -> Option<Item<u64>> {
     let mut get = pin!(queue.get());
     poll_fn(|cx| {
-        let mut book = book.lock().expect("no consumer panics");
+        let mut expected = expected.lock().expect("no consumer panics");
         let polled = get.as_mut().poll(cx);
         if let Poll::Ready(Some(item)) = &polled {
-            book.handed_out(queue, item);
+            expected.handed_out(queue, item);
         }
         polled
     })
@@ -115,14 +115,14 @@ async fn get(queue: &WorkQueue<u64>, book: &Mutex<Book>) -> Option<Item<u64>> {
 fn soak_at_share_zero_the_highest_priority_is_handed_out_and_no_key_to_two_workers() {
     on_threads(this_test!(), 40, |seed| async move {
         let queue = fuzzed(0);
-        let book = Arc::new(Mutex::new(Book::default()));
+        let expected = Arc::new(Mutex::new(ExpectedState::default()));
         let finished = Arc::new(Notify::new());
         let mut consumers = JoinSet::new();
         for n in 0..CONSUMERS {
-            let (queue, book, finished) = (queue.clone(), book.clone(), finished.clone());
+            let (queue, expected, finished) = (queue.clone(), expected.clone(), finished.clone());
             let mut random = Random::new(seed ^ (n << 32));
             consumers.spawn(async move {
-                while let Some(item) = get(&queue, &book).await {
+                while let Some(item) = get(&queue, &expected).await {
                     if random.one_in(2) {
                         tokio::task::yield_now().await;
                     }
@@ -131,7 +131,8 @@ fn soak_at_share_zero_the_highest_priority_is_handed_out_and_no_key_to_two_worke
                         1 => Some(Outcome::requeue()),
                         _ => Some(Outcome::done()),
                     };
-                    book.lock()
+                    expected
+                        .lock()
                         .expect("no consumer panics")
                         .finish(item, outcome);
                     finished.notify_one();
@@ -140,12 +141,13 @@ fn soak_at_share_zero_the_highest_priority_is_handed_out_and_no_key_to_two_worke
         }
         let mut producers = JoinSet::new();
         for n in 0..PRODUCERS {
-            let (queue, book) = (queue.clone(), book.clone());
+            let (queue, expected) = (queue.clone(), expected.clone());
             let mut random = Random::new(seed ^ (n << 48));
             producers.spawn(async move {
                 for n in 0..100 {
                     let (key, add) = (random.below(KEYS), random_add(&mut random));
-                    book.lock()
+                    expected
+                        .lock()
                         .expect("no consumer panics")
                         .add(&queue, key, add);
                     if n % 10 == 0 {

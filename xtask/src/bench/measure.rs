@@ -108,7 +108,7 @@ pub(super) struct Measured {
 }
 
 /// One implementation of the workload that is being measured.
-struct Contender<'a> {
+struct MeasuredPair<'a> {
     pair: &'a Pair,
     /// Remaining extra repetitions after disturbances by other processes.
     extra: usize,
@@ -192,40 +192,40 @@ impl Run<'_> {
 
     /// Measures one workload, which should be complete after `share` of the run.
     fn workload(&mut self, pairs: &[&Pair], share: f64) {
-        let begin = |pair| Contender {
+        let begin = |pair| MeasuredPair {
             pair,
             extra: self.budget.extra,
             cost: Duration::ZERO,
             rounds: self.budget.rounds,
         };
-        let mut contenders: Vec<Contender<'_>> = pairs.iter().copied().map(begin).collect();
+        let mut all_measured: Vec<MeasuredPair<'_>> = pairs.iter().copied().map(begin).collect();
         for round in 0..self.budget.rounds {
-            for contender in &mut contenders {
-                let affordable = round == 0 || self.budget.affords(contender.cost, share);
-                if affordable && round < contender.rounds {
-                    self.repetition(contender, share);
+            for measured in &mut all_measured {
+                let affordable = round == 0 || self.budget.affords(measured.cost, share);
+                if affordable && round < measured.rounds {
+                    self.repetition(measured, share);
                 }
             }
         }
     }
 
     /// Measures one repetition, again if other processes disturbed it and the budget allows.
-    fn repetition(&mut self, contender: &mut Contender<'_>, share: f64) {
+    fn repetition(&mut self, measured: &mut MeasuredPair<'_>, share: f64) {
         loop {
-            let (result, others) = self.once(contender);
+            let (result, others) = self.once(measured);
             let values = match result {
                 Ok(values) => values,
                 Err(error) => {
                     self.failures.push(format!("{error:#}"));
-                    contender.rounds = 0;
+                    measured.rounds = 0;
                     return;
                 }
             };
             // Other processes do not affect memory.
             let bytes = values.iter().all(|value| value.unit == "B");
             let disturbed = !bytes && others > TOLERATED_SHARE;
-            if disturbed && contender.extra > 0 && self.budget.affords(contender.cost, share) {
-                contender.extra -= 1;
+            if disturbed && measured.extra > 0 && self.budget.affords(measured.cost, share) {
+                measured.extra -= 1;
                 continue;
             }
             if disturbed {
@@ -233,13 +233,13 @@ impl Run<'_> {
                     workload,
                     implementation,
                     ..
-                } = contender.pair;
+                } = measured.pair;
                 self.disturbed
                     .push((format!("{workload} {implementation}"), others));
             }
-            contender.rounds = contender
+            measured.rounds = measured
                 .rounds
-                .min(self.budget.rounds_of(bytes, contender.cost));
+                .min(self.budget.rounds_of(bytes, measured.cost));
             for value in values {
                 self.samples.add(value);
             }
@@ -248,13 +248,13 @@ impl Run<'_> {
     }
 
     /// Measures once. Also returns the share of a core that other processes used meanwhile.
-    fn once(&self, contender: &mut Contender<'_>) -> (Result<Vec<Measurement>>, f64) {
+    fn once(&self, measured: &mut MeasuredPair<'_>) -> (Result<Vec<Measurement>>, f64) {
         let server = self.server.as_ref();
         let reading = || Reading::now(server.map(Server::id));
         let start = Instant::now();
         let before = reading();
-        let result = self.programs.measure(contender.pair, self.quick, server);
-        contender.cost = start.elapsed();
+        let result = self.programs.measure(measured.pair, self.quick, server);
+        measured.cost = start.elapsed();
         let others = reading()
             .zip(before)
             .map_or(0.0, |(after, before)| after.others_since(&before));

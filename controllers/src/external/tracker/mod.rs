@@ -39,9 +39,10 @@ use steersman::{
 ///   [`ObjectTrackerBuilder::deletes_of_paused_objects`].
 /// * A watch that cannot be added, has failed or was stopped is not tracked. The next call adds it
 ///   again.
-/// * A kind that is not installed is waited for. When the version of a watch is not served any
-///   more and others are, the watch is replaced by one of another version: the version that
-///   implements the newest compatible contract, or else the preferred version of the group.
+/// * The watch of a kind that is not installed starts once its CRD is installed. When the version of
+///   a watch is not served any more and others are, the watch is replaced by one of another version:
+///   the version that implements the newest compatible contract, or else the preferred version of
+///   the group.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -103,7 +104,7 @@ impl<R> Default for Referrers<R> {
     }
 }
 
-/// Path of the events of a watch.
+/// Predicates and handler of the events of a watch.
 struct Route<R> {
     predicates: Arc<dyn Predicate<DynamicObject>>,
     handler: Arc<dyn Handler<DynamicObject, R>>,
@@ -134,7 +135,7 @@ impl<R: Key> ObjectTracker<R> {
         handler: impl Handler<DynamicObject, R>,
         predicates: impl Predicates<DynamicObject>,
     ) -> Result<WatchHandle, TrackerError> {
-        self.refer(kind, handler, predicates, |referrers| {
+        self.add_referrer(kind, handler, predicates, |referrers| {
             referrers.is_permanent = true;
         })
     }
@@ -154,12 +155,12 @@ impl<R: Key> ObjectTracker<R> {
         handler: impl Handler<DynamicObject, R>,
         predicates: impl Predicates<DynamicObject>,
     ) -> Result<WatchHandle, TrackerError> {
-        self.refer(kind, handler, predicates, |referrers| {
+        self.add_referrer(kind, handler, predicates, |referrers| {
             referrers.owners.insert(owner.clone());
         })
     }
 
-    fn refer(
+    fn add_referrer(
         &self,
         kind: &GroupVersionKind,
         handler: impl Handler<DynamicObject, R>,
@@ -181,7 +182,7 @@ impl<R: Key> ObjectTracker<R> {
             let context = format!("failed to add watch on external object \"{kind}\"");
             TrackerError::Watch(Failed::new(context, error))
         })?;
-        // Owners of a watch that has ended still refer to the kind.
+        // Owners of a watch that has ended still add_referrer to the kind.
         let ended = kinds.remove(&key);
         let mut referrers = ended.map(|ended| ended.referrers).unwrap_or_default();
         add(&mut referrers);

@@ -1,6 +1,6 @@
 //! Restarts: the end state is the same after which request the manager was dropped.
 //!
-//! The story first runs without a cut, which counts the requests. Then it runs again for each of
+//! The lifecycle first runs without a cut, which counts the requests. Then it runs again for each of
 //! them: the server executes the request, its response is lost, and the manager is dropped and
 //! started again.
 
@@ -27,8 +27,8 @@ struct End {
     requests: usize,
 }
 
-/// Runs the story, and drops the manager after a number of requests.
-async fn told(env: &Env, answered: usize) -> anyhow::Result<End> {
+/// Runs the lifecycle, and drops the manager after a number of requests.
+async fn run_with_restart(env: &Env, answered: usize) -> anyhow::Result<End> {
     let fixture = Fixture::in_namespace(env).await?;
     let proxy = Proxy::cut_after(answered);
     let running = fixture.start(proxy.client(env.client()?))?;
@@ -42,7 +42,7 @@ async fn told(env: &Env, answered: usize) -> anyhow::Result<End> {
         ended
     };
     let state = select! {
-        state = story(&fixture) => state,
+        state = lifecycle(&fixture) => state,
         ended = restarted => ended,
     };
     let requests = proxy.len();
@@ -54,7 +54,7 @@ async fn told(env: &Env, answered: usize) -> anyhow::Result<End> {
 }
 
 /// Creates and deletes a Cluster. Returns the state in between.
-async fn story(fixture: &Fixture) -> anyhow::Result<Value> {
+async fn lifecycle(fixture: &Fixture) -> anyhow::Result<Value> {
     let spec =
         json!({"infrastructureRef": BARN.reference(), "controlPlaneRef": BARN_PLANE.reference()});
     fixture.create_cluster(spec).await?;
@@ -157,17 +157,17 @@ fn metadata(object: &DynamicObject) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_state_is_the_same_after_which_request_the_manager_is_dropped() -> anyhow::Result<()>
-{
+async fn the_end_state_does_not_depend_on_the_request_after_which_the_manager_is_dropped()
+-> anyhow::Result<()> {
     let server = ApiServer::new(Options::default())?;
     Env::Embedded(Embedded::new(server.clone()))
         .install(definitions())
         .await?;
     let fork = || Env::Embedded(Embedded::new(server.fork()));
-    let undisturbed = told(&fork(), usize::MAX).await?;
+    let undisturbed = run_with_restart(&fork(), usize::MAX).await?;
     ensure!(undisturbed.requests > 20, "{}", undisturbed.requests);
     for answered in 0..undisturbed.requests {
-        let end = told(&fork(), answered).await?;
+        let end = run_with_restart(&fork(), answered).await?;
         assert_eq!(
             end.state, undisturbed.state,
             "cut after {answered} requests"
@@ -178,10 +178,10 @@ async fn the_end_state_is_the_same_after_which_request_the_manager_is_dropped() 
 
 async fn three_points(env: Env) -> anyhow::Result<()> {
     env.install(definitions()).await?;
-    let undisturbed = told(&env, usize::MAX).await?;
+    let undisturbed = run_with_restart(&env, usize::MAX).await?;
     for quarter in 1..=3 {
         let answered = undisturbed.requests * quarter / 4;
-        let end = told(&env, answered).await?;
+        let end = run_with_restart(&env, answered).await?;
         assert_eq!(
             end.state, undisturbed.state,
             "cut after {answered} requests"

@@ -1,4 +1,4 @@
-//! What is written, in which order, and when nothing is.
+//! Writes of the Cluster: their order, and reconciles that write nothing.
 
 use super::{
     fixture::{BARN, BARN_PLANE, Fixture, Running},

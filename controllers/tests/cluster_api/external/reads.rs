@@ -172,7 +172,7 @@ steersman::env_test! {
         provider.create("a", json!({})).await?;
         let reference = provider.reference("a");
         delete(&provider.client, Some(&reference)).await?;
-        let error = get(&provider.client, Some(&reference)).await.expect_err("it is deleted");
+        let error = get(&provider.client, Some(&reference)).await.expect_err("the object is deleted");
         assert!(error.is_not_found(), "{error}");
         Ok(())
     }

@@ -204,7 +204,7 @@ steersman::env_test! {
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
         })?;
-        assert_eq!(templates.count().await?, 0, "it is not created");
+        assert_eq!(templates.count().await?, 0, "no object is created");
         let created = templates.provider.client.create(&generated).await?;
         assert_eq!(created.metadata.name.as_deref(), Some("generated"));
         Ok(())
@@ -230,7 +230,7 @@ steersman::env_test! {
         templates.provider.create("worker-1", json!({})).await?;
         let reference = templates.reference();
         let input = CreateFromTemplate { name: "worker-1", ..templates.input(&reference) };
-        let error = create_from_template(&input).await.expect_err("it exists");
+        let error = create_from_template(&input).await.expect_err("the object exists");
         let start = format!("failed to create {}: ", templates.provider.described("worker-1"));
         assert!(error.to_string().starts_with(&start), "{error}");
         assert!(matches!(error, Error::Create(_)) && !error.is_not_found());

@@ -217,7 +217,7 @@ steersman::env_test! {
         fixture.stop().await
     }
 
-    /// As in the requirement's example: owners in any version, controllers or not.
+    /// Owner references in any version count, also those that are not of a controller.
     async fn a_watch_maps_objects_to_the_clusters_that_own_them(env: Env) -> anyhow::Result<()> {
         let provider = Provider::new(&env, "owned").await?;
         let fixture = Fixture::start(&env)?;

@@ -1,4 +1,4 @@
-//! Tests of a server that was set back and assigns resource versions a second time.
+//! Tests of a server that was restored to an older state and assigns resource versions again.
 
 use super::*;
 
@@ -28,43 +28,47 @@ fn color(core: &Core<Compact>, namespace: &str) -> String {
     let object = core
         .store
         .get(&ObjectKey::new(namespace, "o"))
-        .expect("it is there");
-    let map = object.decode::<ConfigMap>().expect("it is one");
-    map.data.as_ref().expect("it has some")["door"].clone()
+        .expect("the object exists");
+    let map = object.decode::<ConfigMap>().expect("a config map");
+    map.data.as_ref().expect("data")["door"].clone()
 }
 
-fn told(subscription: &mut Subscription<Compact>) -> usize {
+fn count_updates(subscription: &mut Subscription<Compact>) -> usize {
     std::iter::from_fn(|| subscription.try_next())
         .filter(|item| matches!(item, Item::Event(Event::Update { .. })))
         .count()
 }
 
 #[test]
-fn an_object_whose_version_was_given_out_again_is_the_new_one() {
+fn an_object_with_a_reassigned_resource_version_is_replaced() {
     let core = informer();
     let part = whole(&core);
     part.replace(vec![entry("a", "blue", 5)], Vec::new(), 5);
     let mut subscription = core.subscribe();
     part.put(entry("a", "lost", 6), 6);
     part.advance(8);
-    assert_eq!(told(&mut subscription), 1);
+    assert_eq!(count_updates(&mut subscription), 1);
     part.replace(vec![entry("a", "other", 6)], Vec::new(), 9);
     assert_eq!(
-        (color(&core, "a").as_str(), told(&mut subscription)),
+        (color(&core, "a").as_str(), count_updates(&mut subscription)),
         ("lost", 0),
-        "a server that goes on says the same"
+        "the revision has increased, so the server was not restored"
     );
     part.replace(vec![entry("a", "restored", 6)], Vec::new(), 7);
     assert_eq!(
-        (color(&core, "a").as_str(), told(&mut subscription)),
+        (color(&core, "a").as_str(), count_updates(&mut subscription)),
         ("restored", 1)
     );
     part.replace(vec![entry("a", "restored", 6)], Vec::new(), 7);
-    assert_eq!(told(&mut subscription), 0, "now it goes on from there");
+    assert_eq!(
+        count_updates(&mut subscription),
+        0,
+        "the second list has the same revision"
+    );
 }
 
 #[test]
-fn only_the_part_that_was_listed_is_set_back() {
+fn a_restored_list_affects_only_its_own_namespace() {
     let core = informer();
     let parts = ["a", "b"].map(|name| core.add_namespace(Some(name.to_owned())));
     core.namespaces_complete();
@@ -77,11 +81,11 @@ fn only_the_part_that_was_listed_is_set_back() {
         (color(&core, "a").as_str(), color(&core, "b").as_str()),
         ("lost", "restored")
     );
-    assert_eq!(told(&mut subscription), 1);
+    assert_eq!(count_updates(&mut subscription), 1);
 }
 
 #[test]
-fn a_server_that_was_set_back_while_the_loops_were_not_running_is_noticed_too() {
+fn a_server_restored_while_no_reflector_ran_is_detected() {
     let core = informer();
     core.restart();
     let part = core.add_namespace(None);
@@ -94,7 +98,7 @@ fn a_server_that_was_set_back_while_the_loops_were_not_running_is_noticed_too() 
     assert_eq!(color(&core, "a"), "restored");
 }
 
-/// The resource versions of some servers are not numbers. Their lists do not count as set back.
+/// The resource versions of some servers are not numbers. Their lists do not count as restored.
 #[test]
 fn a_list_with_an_opaque_version_does_not_indicate_a_restore() {
     let core = informer();
@@ -103,5 +107,5 @@ fn a_list_with_an_opaque_version_does_not_indicate_a_restore() {
     let mut subscription = core.subscribe();
     part.put(entry("a", "red", 6), 6);
     part.replace(vec![entry("a", "red", 6)], Vec::new(), 0);
-    assert_eq!(told(&mut subscription), 1, "the event alone");
+    assert_eq!(count_updates(&mut subscription), 1, "the event alone");
 }

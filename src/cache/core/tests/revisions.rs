@@ -25,7 +25,7 @@ fn removing_the_last_unlisted_namespace_publishes_the_revision_of_the_others() {
 }
 
 #[test]
-fn when_all_were_listed_before_all_have_joined_the_revision_is_theirs() {
+fn the_revision_is_that_of_namespaces_listed_before_all_were_known() {
     let (core, _) = metadata_core();
     let (a, b) = (part(&core, "a"), part(&core, "b"));
     list(&a, 10);
@@ -36,7 +36,7 @@ fn when_all_were_listed_before_all_have_joined_the_revision_is_theirs() {
 }
 
 #[test]
-fn after_a_new_start_the_revision_is_the_old_one_until_all_were_listed_again() {
+fn after_a_restart_the_revision_stays_until_all_namespaces_were_listed() {
     let (core, _) = metadata_core();
     core.restart();
     let (a, b) = (part(&core, "a"), part(&core, "b"));
@@ -51,7 +51,7 @@ fn after_a_new_start_the_revision_is_the_old_one_until_all_were_listed_again() {
     assert_eq!(
         core.store.revision(),
         10,
-        "the other one is as it was, and has not even joined"
+        "the other namespace keeps its revision before it is added"
     );
     let b = part(&core, "b");
     a.advance(55);

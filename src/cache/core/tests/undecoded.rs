@@ -56,7 +56,7 @@ impl Fixture<Strict> {
         self.maps
             .patch(name, &PatchParams::default(), &patch)
             .await
-            .expect("it is there");
+            .expect("the object exists");
     }
 
     fn kept(&self, name: &str) -> Option<u32> {
@@ -91,7 +91,7 @@ impl Fixture<Strict> {
 }
 
 /// Returns the next event as text.
-async fn told(subscription: &mut Subscription<Strict>) -> String {
+async fn next_event(subscription: &mut Subscription<Strict>) -> String {
     match subscription.next().await {
         Some(Item::Event(Event::Create { object, .. })) => format!("+{}", object.full().data.k),
         Some(Item::Event(Event::Update { old, new, .. })) => {
@@ -120,8 +120,8 @@ async fn an_undecodable_update_keeps_the_last_good_state() {
     fixture.core.synced().await;
     fixture.until(|counts| counts.events == 1).await;
     let mut subscription = fixture.core.subscribe();
-    assert_eq!(told(&mut subscription).await, "+0");
-    assert_eq!(told(&mut subscription).await, "done");
+    assert_eq!(next_event(&mut subscription).await, "+0");
+    assert_eq!(next_event(&mut subscription).await, "done");
 
     fixture.set("a", "many").await;
     fixture.until(|counts| counts.decode_errors > 0).await;
@@ -131,15 +131,15 @@ async fn an_undecodable_update_keeps_the_last_good_state() {
     assert!(subscription.try_next().is_none(), "no event is delivered");
 
     fixture.set("a", "7").await;
-    assert_eq!(told(&mut subscription).await, "0>7");
+    assert_eq!(next_event(&mut subscription).await, "0>7");
     fixture.set("a", "many").await;
     fixture
         .maps
         .delete("a", &DeleteParams::default())
         .await
-        .expect("it is there");
+        .expect("the object exists");
     assert_eq!(
-        told(&mut subscription).await,
+        next_event(&mut subscription).await,
         "-7",
         "the last decoded state is delivered"
     );
@@ -186,7 +186,7 @@ fn an_undecodable_object_that_is_deleted_is_removed_by_the_next_list() {
 
 #[test]
 fn an_undecodable_object_keeps_its_state_unless_recreated() {
-    for (known, said, stays) in [
+    for (known, reported_uid, stays) in [
         (Some("one"), Some("one"), true),
         (Some("one"), Some("two"), false),
         (Some("one"), None, true),
@@ -213,10 +213,14 @@ fn an_undecodable_object_keeps_its_state_unless_recreated() {
         while subscription.try_next().is_some() {}
         part.replace(
             Vec::new(),
-            vec![Arc::new(Undecoded::named(key.clone(), said))],
+            vec![Arc::new(Undecoded::named(key.clone(), reported_uid))],
             20,
         );
-        assert_eq!(core.store.get(&key).is_some(), stays, "{known:?}, {said:?}");
+        assert_eq!(
+            core.store.get(&key).is_some(),
+            stays,
+            "{known:?}, {reported_uid:?}"
+        );
         let gone = matches!(
             subscription.try_next(),
             Some(Item::Event(Event::Delete {
@@ -224,7 +228,7 @@ fn an_undecodable_object_keeps_its_state_unless_recreated() {
                 ..
             }))
         );
-        assert_eq!(gone, !stays, "{known:?}, {said:?}");
+        assert_eq!(gone, !stays, "{known:?}, {reported_uid:?}");
     }
 }
 
@@ -263,8 +267,8 @@ async fn only_a_bookmark_sweeps_dropped_decoded_objects() {
         .core
         .store
         .get(&ObjectKey::new("default", "a"))
-        .expect("it is there");
-    drop(object.decode::<ConfigMap>().expect("it is one"));
+        .expect("the object exists");
+    drop(object.decode::<ConfigMap>().expect("a config map"));
     // As for an event that does not decode and has no key.
     NamespaceCore {
         core: fixture.core.clone(),
@@ -281,7 +285,7 @@ async fn only_a_bookmark_sweeps_dropped_decoded_objects() {
         tokio::time::timeout(Duration::from_mins(5), swept)
             .await
             .is_ok(),
-        "bookmarks come each minute"
+        "bookmarks are sent every minute"
     );
 }
 
@@ -297,12 +301,12 @@ fn a_repeated_deletion_does_not_remove_a_later_version_that_does_not_decode() {
     };
     let decode = |json: String| core.decoder.decode::<Strict>(json.as_bytes());
     part.replace(Vec::new(), Vec::new(), 4);
-    let object = decode(map(5, "1")).expect("it decodes");
+    let object = decode(map(5, "1")).expect("decodable");
     let key = Payload::key(&object);
     part.put(Entry::new(key.clone(), Arc::new(object), 0), 5);
     part.delete(&key, None, 6);
-    let error = decode(map(7, "x")).expect_err("it does not decode");
-    part.put_undecoded(error.object.expect("it has a name"), 7);
+    let error = decode(map(7, "x")).expect_err("undecodable");
+    part.put_undecoded(error.object.expect("the object has a name"), 7);
     let is_known = || core.undecoded.get(&key).is_some();
     assert!(is_known());
     part.delete(&key, None, 6);

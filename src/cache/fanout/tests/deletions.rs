@@ -76,7 +76,7 @@ fn all_deletions_of_a_million_objects_are_delivered_and_few_keep_the_body() {
         deletions: KEPT,
         reduce,
     };
-    let (mut backlog, mut trash) = (Backlog::new(), Vec::new());
+    let (mut backlog, mut freed) = (Backlog::new(), Vec::new());
     for number in 0..OBJECTS {
         let object = Entry::new(
             ObjectKey::new("a", number.to_string()),
@@ -87,15 +87,15 @@ fn all_deletions_of_a_million_objects_are_delivered_and_few_keep_the_body() {
             2 * number,
             Event::create(object.clone(), false),
             &limits,
-            &mut trash,
+            &mut freed,
         );
         backlog.add(
             2 * number + 1,
             Event::delete(object, false),
             &limits,
-            &mut trash,
+            &mut freed,
         );
-        trash.clear();
+        freed.clear();
     }
     assert_eq!(
         (backlog.len(), backlog.deletions()),

@@ -9,7 +9,7 @@ fn behind(fixture: &Fixture) -> usize {
 }
 
 #[test]
-fn a_late_handler_is_behind_by_all_that_was_there_and_one_less_with_each_event() {
+fn a_late_handler_has_every_stored_object_pending_and_one_less_with_each_event() {
     let fixture = Fixture::new(64);
     fixture.list((0..100).map(|number| (number, 0)), true);
     let mut subscription = fixture.subscribe();

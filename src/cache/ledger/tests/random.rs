@@ -5,7 +5,7 @@
 //! be ready exactly when the store shows all writes that were answered before it began.
 //!
 //! The informer may have selectors. Then the objects that the client writes enter and leave them,
-//! and the informer is not told of objects outside. In this case other clients neither create
+//! and the informer does not receive objects outside. In this case other clients neither create
 //! objects nor move them in or out, because the ledger does not cover that (see its limits).
 
 use super::{ready, *};
@@ -87,7 +87,7 @@ type Objects = BTreeMap<ObjectKey, Object>;
 
 /// Event of a part.
 #[derive(Clone, Debug)]
-struct Heard {
+struct PartEvent {
     key: ObjectKey,
     version: Object,
     gone: bool,
@@ -96,7 +96,7 @@ struct Heard {
 #[derive(Default)]
 struct Part {
     /// Events that are not delivered yet.
-    events: Vec<Heard>,
+    events: Vec<PartEvent>,
     /// List in progress: its objects and revision.
     list: Option<(Objects, u64)>,
 }
@@ -110,7 +110,7 @@ struct Done {
 }
 
 /// Request without a response.
-enum Asked {
+enum InFlightRequest {
     /// The write, and whether it matches the selectors.
     Write(Done, bool),
     Delete(Done, DeleteAnnouncement, u64),
@@ -119,7 +119,7 @@ enum Asked {
 }
 
 struct Read {
-    wants: Vec<Done>,
+    expected: Vec<Done>,
     pending: Option<PendingWrites>,
 }
 
@@ -132,7 +132,7 @@ struct Model {
     store: Objects,
     parts: Vec<Part>,
     /// Requests without a response, by namespace.
-    asked: [Vec<Asked>; 2],
+    in_flight: [Vec<InFlightRequest>; 2],
     done: Vec<Done>,
     reads: Vec<Read>,
 }
@@ -146,7 +146,7 @@ impl Model {
             server: Objects::new(),
             store: Objects::new(),
             parts: vec![Part::default(), Part::default()],
-            asked: Default::default(),
+            in_flight: Default::default(),
             done: Vec::new(),
             reads: Vec::new(),
         }
@@ -175,7 +175,7 @@ impl Model {
         // An object that leaves the selectors is reported as gone.
         let gone = gone || !inside;
         if !gone || before.is_some_and(|before| before.inside) {
-            self.parts[part_of(key)].events.push(Heard {
+            self.parts[part_of(key)].events.push(PartEvent {
                 key: key.clone(),
                 version,
                 gone,
@@ -214,7 +214,7 @@ impl Model {
                     };
                 let done = self.change(&key, there.map(|there| there.uid), marked, inside, false);
                 if ours {
-                    self.asked[number % 2].push(Asked::Write(done, inside));
+                    self.in_flight[number % 2].push(InFlightRequest::Write(done, inside));
                 }
             }
             Step::Delete {
@@ -227,8 +227,9 @@ impl Model {
                 };
                 let deleting = ours.then(|| self.fixture.ledger.announce_delete(&key));
                 let done = self.change(&key, Some(there.uid), there.marked, there.inside, true);
-                self.asked[number % 2]
-                    .extend(deleting.map(|deleting| Asked::Delete(done, deleting, there.uid)));
+                self.in_flight[number % 2].extend(
+                    deleting.map(|deleting| InFlightRequest::Delete(done, deleting, there.uid)),
+                );
             }
             Step::DeleteAll { namespace } => {
                 let there = self.server.clone().into_iter();
@@ -248,16 +249,16 @@ impl Model {
                     )
                 };
                 let all = there.map(one).collect();
-                self.asked[namespace].push(Asked::DeleteAll(all));
+                self.in_flight[namespace].push(InFlightRequest::DeleteAll(all));
             }
             Step::Answer { namespace } => {
-                if self.asked[namespace].is_empty() {
+                if self.in_flight[namespace].is_empty() {
                     return;
                 }
                 let existence =
                     |key: &ObjectKey, uid: Option<&str>| existence(&self.store, key, uid);
-                match self.asked[namespace].remove(0) {
-                    Asked::Write(done, inside) => {
+                match self.in_flight[namespace].remove(0) {
+                    InFlightRequest::Write(done, inside) => {
                         let version = WrittenVersion {
                             key: &done.key,
                             revision: done.revision,
@@ -266,11 +267,11 @@ impl Model {
                         self.fixture.ledger.wrote(&writer, version, &existence);
                         self.done.push(done);
                     }
-                    Asked::Delete(done, deleting, uid) => {
+                    InFlightRequest::Delete(done, deleting, uid) => {
                         deleting.deleted(&writer, &uid.to_string(), !self.selects, &existence);
                         self.done.push(done);
                     }
-                    Asked::DeleteAll(all) => {
+                    InFlightRequest::DeleteAll(all) => {
                         for (
                             done,
                             Object {
@@ -297,8 +298,8 @@ impl Model {
             }
             Step::Event { part } if self.parts[part].list.is_none() => {
                 if !self.parts[part].events.is_empty() {
-                    let heard = self.parts[part].events.remove(0);
-                    self.hear(part, &heard);
+                    let event = self.parts[part].events.remove(0);
+                    self.deliver(part, &event);
                 }
             }
             Step::Bookmark { part } if self.parts[part].list.is_none() => {
@@ -328,7 +329,7 @@ impl Model {
                 self.store.extend(all);
                 self.parts[part]
                     .events
-                    .retain(|heard| heard.version.revision > revision);
+                    .retain(|event| event.version.revision > revision);
                 let existence =
                     |key: &ObjectKey, uid: Option<&str>| existence(&self.store, key, uid);
                 self.fixture.ledger.observe(
@@ -340,26 +341,26 @@ impl Model {
             }
             Step::ReadOne { object: number } => {
                 let key = object(number);
-                let wants = self
+                let expected = self
                     .done
                     .iter()
                     .filter(|done| done.key == key)
                     .cloned()
                     .collect();
                 let pending = self.fixture.wait(ReadScope::Key(&key));
-                self.reads.push(Read { wants, pending });
+                self.reads.push(Read { expected, pending });
             }
             Step::ReadAll => {
-                let (wants, pending) = (self.done.clone(), self.fixture.wait(ReadScope::All));
-                self.reads.push(Read { wants, pending });
+                let (expected, pending) = (self.done.clone(), self.fixture.wait(ReadScope::All));
+                self.reads.push(Read { expected, pending });
             }
             Step::Event { .. } | Step::Bookmark { .. } => {}
         }
     }
 
-    fn hear(&mut self, part: usize, Heard { key, version, gone }: &Heard) {
+    fn deliver(&mut self, part: usize, PartEvent { key, version, gone }: &PartEvent) {
         let uid = version.uid.to_string();
-        let told = if *gone {
+        let observation = if *gone {
             self.store.remove(key);
             Observation::Gone(key, Some(&uid))
         } else {
@@ -370,27 +371,30 @@ impl Model {
                 deleting: version.marked,
             }
         };
-        self.fixture
-            .ledger
-            .observe(Some(NAMESPACES[part]), version.revision, &told, || ());
+        self.fixture.ledger.observe(
+            Some(NAMESPACES[part]),
+            version.revision,
+            &observation,
+            || (),
+        );
     }
 
     /// Returns whether no events of the object up to the revision are pending.
     fn shows(&self, done: &Done) -> bool {
         let is_open =
-            |heard: &Heard| heard.key == done.key && heard.version.revision <= done.revision;
+            |event: &PartEvent| event.key == done.key && event.version.revision <= done.revision;
         !self.parts[part_of(&done.key)].events.iter().any(is_open)
     }
 
     fn check(&mut self) {
         let mut reads = std::mem::take(&mut self.reads);
         reads.retain_mut(|read| {
-            let is_shown = read.wants.iter().all(|done| self.shows(done));
+            let is_shown = read.expected.iter().all(|done| self.shows(done));
             let is_ready = read.pending.as_mut().is_none_or(ready);
             assert!(
                 is_shown || !is_ready,
                 "served, and does not show {:?}",
-                read.wants
+                read.expected
             );
             // A read whose writes are all shown must be ready.
             assert!(is_ready || !is_shown, "kept waiting, and all is there");

@@ -5,7 +5,7 @@ use crate::cache::MetadataTransform;
 use std::time::Duration;
 
 #[test]
-fn transform_resync_and_page_size_are_those_of_the_namespace_before_those_of_all() {
+fn settings_of_a_namespace_override_those_of_all_namespaces() {
     let seconds = Duration::from_secs;
     let options = CacheOptions {
         page_size: 4,
@@ -19,7 +19,7 @@ fn transform_resync_and_page_size_are_those_of_the_namespace_before_those_of_all
             None,
         )
     };
-    let told = |plan: &Plan, namespace| {
+    let settings_of = |plan: &Plan, namespace| {
         (
             plan.page_size(namespace, true),
             plan.resync_periods()
@@ -29,7 +29,7 @@ fn transform_resync_and_page_size_are_those_of_the_namespace_before_those_of_all
     };
     let all = |select: &Select<Pod>, options: &CacheOptions| {
         let plan = plan(select, options);
-        [Some("a"), Some("b"), None].map(|namespace| told(&plan, namespace))
+        [Some("a"), Some("b"), None].map(|namespace| settings_of(&plan, namespace))
     };
     assert_eq!(
         all(&pod(), &options),
@@ -64,7 +64,7 @@ fn transform_resync_and_page_size_are_those_of_the_namespace_before_those_of_all
     );
     let everywhere = plan(&pod().namespaces(Namespaces::All), &options);
     assert_eq!(
-        told(&everywhere, Some("a")),
+        settings_of(&everywhere, Some("a")),
         (4, 4),
         "a namespace that is not named is as all"
     );
@@ -73,7 +73,7 @@ fn transform_resync_and_page_size_are_those_of_the_namespace_before_those_of_all
         &options,
     );
     assert_eq!(
-        [Some("a"), Some("b"), None].map(|name| told(&labelled, name)),
+        [Some("a"), Some("b"), None].map(|name| settings_of(&labelled, name)),
         [(3, 3), (4, 4), (4, 4)]
     );
     // A cluster-scoped kind has the settings of all objects.
@@ -124,30 +124,30 @@ fn the_transform_of_all_kinds_is_the_default() {
             .check_serves(pod().declaration(), &plan(&pod(), &options))
             .is_ok()
     );
-    let refused = declaration.check_serves(declared.declaration(), &plan(&declared, &options));
+    let rejected = declaration.check_serves(declared.declaration(), &plan(&declared, &options));
     assert!(
-        matches!(refused, Err(CacheError::TransformMismatch { .. })),
-        "{refused:?}"
+        matches!(rejected, Err(CacheError::TransformMismatch { .. })),
+        "{rejected:?}"
     );
 }
 
 #[test]
 fn a_transform_of_a_namespace_is_for_the_type_that_is_selected() {
     let wrong = || these([in_a().transform(|_: &mut Node| {})]);
-    let refused = Plan::new(
+    let rejected = Plan::new(
         pod().namespaces(wrong()).declaration(),
         &CacheOptions::default(),
     );
     assert!(
-        matches!(&refused, Err(CacheError::TransformTypeMismatch { kind, .. }) if kind == "Pod"),
-        "{refused:?}"
+        matches!(&rejected, Err(CacheError::TransformTypeMismatch { kind, .. }) if kind == "Pod"),
+        "{rejected:?}"
     );
-    let refused = Plan::new(
+    let rejected = Plan::new(
         pod().compact().namespaces(wrong()).declaration(),
         &CacheOptions::default(),
     );
     assert!(
-        matches!(refused, Err(CacheError::TransformTypeMismatch { .. })),
+        matches!(rejected, Err(CacheError::TransformTypeMismatch { .. })),
         "a compact informer rejects the transform as well"
     );
     let of_kind = with_kind(pod().namespaces(wrong()), CacheOptions::default());

@@ -77,20 +77,20 @@ fn freed_slots_of_a_list_are_reused() {
         let list = (0..200).map(|number| entry(number, (version, 1))).collect();
         store.replace(ListScope::Matching(&|_| true), list, &[], 1, |a, b| a == b);
     }
-    let places = store
+    let slots = store
         .snapshot()
         .slots()
         .map(|(slot, _)| slot)
         .max()
         .expect("some");
     assert!(
-        places < 2 * 200,
-        "{places} slots, but 200 objects need at most twice as many"
+        slots < 2 * 200,
+        "{slots} slots, but 200 objects need at most twice as many"
     );
 }
 
 #[test]
-fn a_list_that_is_much_shorter_gives_back_the_places_of_the_one_before() {
+fn a_much_shorter_list_frees_the_slots_of_the_previous_one() {
     const MANY: u32 = 20_000;
     let store = Store::default();
     let index = store.add_index(|thing: &Arc<Thing>| vec![thing.1]);

@@ -28,7 +28,11 @@ fn a_nondeterministic_index_never_finds_empty_slots() {
         |a, b| a == b,
     );
     let found = store.select(None, &[index.of(&7)]);
-    assert_eq!(keys(&found), [key(3), key(4)], "and as many as it says");
+    assert_eq!(
+        keys(&found),
+        [key(3), key(4)],
+        "the length of the snapshot agrees"
+    );
     assert_eq!(found.into_entries().count(), 2);
     assert_eq!(
         keys(&store.select(Some("a"), &[index.of(&7)])),
@@ -50,29 +54,29 @@ fn a_snapshot_of_slots_that_show_nothing_skips_them() {
 
 /// Value that panics when it is hashed or compared as 13.
 #[derive(Debug)]
-struct Unlucky(u8);
+struct PanicsAt13(u8);
 
-impl Hash for Unlucky {
+impl Hash for PanicsAt13 {
     fn hash<H: Hasher>(&self, state: &mut H) {
         assert_ne!(self.0, 13, "on purpose");
         self.0.hash(state);
     }
 }
 
-impl PartialEq for Unlucky {
+impl PartialEq for PanicsAt13 {
     fn eq(&self, other: &Self) -> bool {
         assert!(self.0 != 13 && other.0 != 13, "on purpose");
         self.0 == other.0
     }
 }
 
-impl Eq for Unlucky {}
+impl Eq for PanicsAt13 {}
 
 #[test]
 fn a_list_is_stored_although_a_value_of_an_index_panics() {
     let store = Store::default();
-    let index = store.add_index(|thing: &Arc<Thing>| [1, thing.1, 2].map(Unlucky).into());
-    let found = |value: u8| keys(&store.select(None, &[index.of(&Unlucky(value))]));
+    let index = store.add_index(|thing: &Arc<Thing>| [1, thing.1, 2].map(PanicsAt13).into());
+    let found = |value: u8| keys(&store.select(None, &[index.of(&PanicsAt13(value))]));
     let list = |version| {
         [(0, 5), (3, 13), (6, 6)]
             .map(|(number, value)| entry(number, (version, value)))
@@ -87,14 +91,14 @@ fn a_list_is_stored_although_a_value_of_an_index_panics() {
             |a, b| a == b,
         )
     };
-    let said = || store.index_errors.read();
+    let errors = || store.index_errors.read();
     assert_eq!(replace(list(1), 1).len(), 3);
     assert_eq!(
         (store.len(), found(1).len(), found(2).len(), found(6)),
         (3, 3, 3, vec![key(6)])
     );
     assert_eq!(
-        said(),
+        errors(),
         (
             1,
             Some("hashing or comparing values of the index panicked".into())
@@ -105,9 +109,13 @@ fn a_list_is_stored_although_a_value_of_an_index_panics() {
         (store.revision(), found(1).len(), found(2).len(), found(5)),
         (2, 3, 3, vec![key(0)])
     );
-    assert_eq!(said().0, 2, "each time it comes, and not when it goes");
+    assert_eq!(
+        errors().0,
+        2,
+        "counted when the object is added, not when it is removed"
+    );
     store.put(entry(3, (3, 13)), 3);
-    assert_eq!((store.remove(&key(3), 4).is_some(), said().0), (true, 3));
+    assert_eq!((store.remove(&key(3), 4).is_some(), errors().0), (true, 3));
     assert_eq!(
         (found(1), found(2)),
         (vec![key(0), key(6)], vec![key(0), key(6)])
@@ -117,9 +125,9 @@ fn a_list_is_stored_although_a_value_of_an_index_panics() {
         !store.state.read().has_empty_slots,
         "the list was stored completely"
     );
-    store.add_index(|thing: &Arc<Thing>| vec![Unlucky(thing.1)]);
+    store.add_index(|thing: &Arc<Thing>| vec![PanicsAt13(thing.1)]);
     assert_eq!(
-        (found(1), said().0),
+        (found(1), errors().0),
         (vec![key(3)], 5),
         "a new index that panics is added"
     );

@@ -25,7 +25,7 @@ async fn a_standby_whose_clock_jumps_takes_nothing_that_was_renewed_meanwhile() 
                 async move { renewed.patch("web", &params, &Patch::Merge(renewal)).await },
             );
         advance(seconds(3600.0)).await;
-        renewed.await.expect("no panic").expect("it is written");
+        renewed.await.expect("no panic").expect("written");
         let seen = Instant::now();
         let (_leadership, at) = standby.await.expect("no panic");
         let took = (at - seen).as_secs_f64();
@@ -52,7 +52,7 @@ async fn a_leader_whose_clock_jumps_loses_and_does_not_write_the_lease() {
         leadership
             .release()
             .await
-            .expect("it is not this one's to release");
+            .expect("not the holder of the Lease");
         let spec = fixture.spec().await;
         assert_eq!(
             (&spec["holderIdentity"], &spec["renewTime"]),
@@ -83,11 +83,11 @@ async fn small_clock_jumps_do_not_lose_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_has_changed_hands_as_often_as_can_be_counted_changes_hands_again() {
+async fn the_number_of_transitions_saturates() {
     let fixture = Fixture::new();
     let first = leads(&fixture.elector("a")).await;
     let token = first.fence().token();
-    first.release().await.expect("it is released");
+    first.release().await.expect("the Lease is released");
     fixture.write(json!({"leaseTransitions": i32::MAX})).await;
     let second = leads(&fixture.elector("b")).await;
     assert_eq!(fixture.spec().await["leaseTransitions"], i32::MAX);

@@ -18,7 +18,7 @@ async fn the_first_candidate_creates_the_lease_and_leads() {
         (false, None)
     );
     let leadership = leads(&elector).await;
-    let lease = fixture.leases().get("web").await.expect("there is a Lease");
+    let lease = fixture.leases().get("web").await.expect("a Lease");
     let spec = &lease.data["spec"];
     assert_eq!(
         (
@@ -97,7 +97,7 @@ async fn a_lease_that_another_client_changed_is_read_and_renewed() {
         ),
         (1, 1, None)
     );
-    let lease = fixture.leases().get("web").await.expect("there is a Lease");
+    let lease = fixture.leases().get("web").await.expect("a Lease");
     assert!(
         lease
             .metadata
@@ -118,7 +118,7 @@ async fn a_deleted_lease_is_recreated_by_the_leader() {
         .leases()
         .delete("web", &DeleteParams::default())
         .await
-        .expect("it is deleted");
+        .expect("the object is deleted");
     sleep(seconds(30.0)).await;
     assert_eq!(fixture.spec().await["holderIdentity"], "a");
     assert!(fence.check().is_ok() && !leader.is_finished() && !standby.is_finished());
@@ -142,7 +142,7 @@ async fn a_leader_that_cannot_renew_has_lost_at_the_renew_deadline() {
         // The last renewal was after four seconds; the renew deadline is ten seconds.
         assert_eq!(began.elapsed().as_millis().div_euclid(100), 140, "{lost:?}");
         assert!(fence.check().is_err());
-        let lost = lost.expect_err("it is lost").to_string();
+        let lost = lost.expect_err("the Lease is lost").to_string();
         assert!(
             lost.contains("default/web was not renewed within 10s, last error: "),
             "{lost}"
@@ -167,7 +167,7 @@ async fn a_few_errors_do_not_cost_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_was_stopped_and_continued_has_lost_and_sends_nothing() {
+async fn a_suspended_process_has_lost_the_lease_and_sends_nothing() {
     let fixture = Fixture::new();
     let leadership = leads(&fixture.elector("a")).await;
     let (fence, leader) = (leadership.fence(), held(leadership));
@@ -181,7 +181,7 @@ async fn a_process_that_was_stopped_and_continued_has_lost_and_sends_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_is_answered_after_a_stop_is_too_late() {
+async fn a_renewal_answered_after_a_stop_is_not_used() {
     let fixture = Fixture::new();
     let leadership = leads(&fixture.elector("a")).await;
     let (fence, leader) = (leadership.fence(), held(leadership));
@@ -194,7 +194,7 @@ async fn a_renewal_that_is_answered_after_a_stop_is_too_late() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_that_is_answered_after_a_stop_is_followed_by_no_write() {
+async fn a_lease_read_answered_after_a_stop_is_followed_by_no_write() {
     let fixture = Fixture::new();
     let leader = held(leads(&fixture.elector("a")).await);
     fixture.server.faults().add(
@@ -240,7 +240,7 @@ async fn a_leader_that_sees_another_holder_has_lost() {
     leadership
         .release()
         .await
-        .expect("it is not this one's to release");
+        .expect("not the holder of the Lease");
     assert_eq!(fixture.spec().await["holderIdentity"], "b");
     assert_eq!(elector.report().holder.as_deref(), Some("b"));
 }
@@ -272,7 +272,7 @@ async fn a_release_closes_the_fence_and_clears_the_holder() {
     fixture
         .patch(json!({"metadata": {"labels": {"a": "b"}}}))
         .await;
-    leadership.release().await.expect("it is released");
+    leadership.release().await.expect("the Lease is released");
     assert!(fence.check().is_err());
     let spec = fixture.spec().await;
     assert_eq!(

@@ -26,7 +26,7 @@ fn map(name: &str) -> ConfigMap {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_kind_of_write_is_refused_when_the_time_is_over_and_reads_are_free() {
+async fn every_write_is_rejected_after_the_deadline_and_no_read_is() {
     let fixture = Fixture::new();
     let client = Ours::new(fixture.client()).expect("a client");
     let leadership = leads(&fixture.elector("a")).await;
@@ -35,10 +35,10 @@ async fn every_kind_of_write_is_refused_when_the_time_is_over_and_reads_are_free
     let made = fence
         .scope(client.create(&map("colors")))
         .await
-        .expect("it leads");
+        .expect("this process leads");
     advance(seconds(13.0)).await;
     fixture.server.journal().clear();
-    let refused = fence.scope(async {
+    let rejected = fence.scope(async {
         let owned = client.field_owner("test");
         let mut red = made.clone();
         red.data
@@ -67,8 +67,8 @@ async fn every_kind_of_write_is_refused_when_the_time_is_over_and_reads_are_free
             client.status().update(&made).await.map(drop),
         ]
     });
-    for (number, refused) in refused.await.into_iter().enumerate() {
-        let error = refused.expect_err("its time is over");
+    for (number, rejected) in rejected.await.into_iter().enumerate() {
+        let error = rejected.expect_err("its time is over");
         assert!(
             error.is_fenced() && matches!(error, Error::Fenced { .. }),
             "{number}: {error}"
@@ -79,7 +79,7 @@ async fn every_kind_of_write_is_refused_when_the_time_is_over_and_reads_are_free
             "{text}"
         );
     }
-    assert_eq!(fence.refused_writes(), 10);
+    assert_eq!(fence.rejected_writes(), 10);
     assert!(
         fixture
             .server
@@ -103,7 +103,7 @@ async fn every_kind_of_write_is_refused_when_the_time_is_over_and_reads_are_free
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_is_on_its_way_when_the_time_is_over_is_reported() {
+async fn a_write_in_flight_at_the_deadline_is_reported() {
     let fixture = Fixture::new();
     let client = Ours::new(fixture.client()).expect("a client");
     let elector = fixture.elector("a");
@@ -144,13 +144,13 @@ async fn a_controller_passes_the_fencing_token_and_stops_at_the_deadline() {
             let sent = seen.send((request, cx.fencing_token()));
             async move { sent.map(|()| Outcome::done()).map_err(Into::into) }
         }))
-        .expect("it is built");
+        .expect("a valid controller");
     let running = tokio::spawn({
         let fence = fence.clone();
         async move { fence.scope(task.run_until(pending())).await }
     });
     controller.queue().add(Request::new("default", "first"));
-    let first = runs.recv().await.expect("it runs");
+    let first = runs.recv().await.expect("the run starts");
     assert_eq!(
         first,
         (Request::new("default", "first"), Some(fence.token()))
@@ -161,7 +161,11 @@ async fn a_controller_passes_the_fencing_token_and_stops_at_the_deadline() {
     controller.queue().add(Request::new("default", "second"));
     sleep(seconds(60.0)).await;
     assert!(runs.try_recv().is_err(), "its time is over");
-    assert_eq!(controller.queue().stats().parked, 1, "nothing is lost");
+    assert_eq!(
+        controller.queue().stats().parked,
+        1,
+        "the request is parked, not lost"
+    );
     controller.stop().await;
     running.await.expect("no panic").expect("no error");
 }

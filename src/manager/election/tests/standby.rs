@@ -127,14 +127,14 @@ async fn tokens_grow_with_every_leader_also_over_a_deletion() {
     for number in 0..3 {
         let leadership = leads(&fixture.elector(&format!("candidate-{number}"))).await;
         tokens.push(leadership.fence().token());
-        leadership.release().await.expect("it is released");
+        leadership.release().await.expect("the Lease is released");
     }
     assert_eq!(fixture.spec().await["leaseTransitions"], 2);
     fixture
         .leases()
         .delete("web", &DeleteParams::default())
         .await
-        .expect("it is deleted");
+        .expect("the object is deleted");
     tokens.push(leads(&fixture.elector("d")).await.fence().token());
     assert!(
         tokens.is_sorted_by(|earlier, later| earlier < later),
@@ -150,9 +150,9 @@ async fn a_watching_standby_leads_within_100_ms_of_a_release() {
     leadership
         .hold(sleep(seconds(60.0)))
         .await
-        .expect("it is not lost");
+        .expect("the Lease is kept");
     let released = Instant::now();
-    leadership.release().await.expect("it is released");
+    leadership.release().await.expect("the Lease is released");
     let (_leadership, at) = standby.await.expect("no panic");
     assert!(at - released <= seconds(0.1), "{:?}", at - released);
 }
@@ -176,7 +176,7 @@ async fn without_a_watch_a_standby_polls() {
             !rule.contains("delay"),
             "{rule}"
         );
-        leadership.release().await.expect("it is released");
+        leadership.release().await.expect("the Lease is released");
         let (_leadership, at) = standby.await.expect("no panic");
         assert!(
             at - released <= seconds(2.2 * 2.0),
@@ -187,7 +187,7 @@ async fn without_a_watch_a_standby_polls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_breaks_is_begun_again() {
+async fn a_broken_lease_watch_is_restarted() {
     let fixture = Fixture::new();
     fixture.fault("watch leases -> drop after 2");
     let mut leadership = leads(&fixture.elector("a")).await;
@@ -195,9 +195,9 @@ async fn a_watch_that_breaks_is_begun_again() {
     leadership
         .hold(sleep(seconds(60.0)))
         .await
-        .expect("it is not lost");
+        .expect("the Lease is kept");
     let (released, asked) = (Instant::now(), fixture.server.journal().count("get leases"));
-    leadership.release().await.expect("it is released");
+    leadership.release().await.expect("the Lease is released");
     let (_leadership, at) = standby.await.expect("no panic");
     assert!(at - released <= seconds(0.5), "{:?}", at - released);
     assert!(
@@ -216,7 +216,7 @@ async fn a_standby_that_is_stopped_does_not_lead() {
         "before it has begun"
     );
     assert!(elector.acquire(sleep(seconds(5.0))).await.is_none());
-    leader.release().await.expect("it is released");
+    leader.release().await.expect("the Lease is released");
     assert_eq!(fixture.spec().await["holderIdentity"], "");
     assert!(
         elector.acquire(async {}).await.is_none(),
@@ -290,7 +290,7 @@ impl tower_service::Service<Request<Body>> for Lossy {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_was_taken_without_an_answer_is_known_again() {
+async fn a_lease_acquired_without_a_response_is_recognised() {
     let fixture = Fixture::new();
     let lossy = Lossy {
         service: fixture.server.service(),

@@ -107,7 +107,7 @@ pub(crate) fn gets(quick: bool) -> Vec<f64> {
         let (start, mut count, mut found) = (Instant::now(), 0, 0);
         let mut batches = keys.chunks(BATCH).cycle();
         while start.elapsed() < minimum_duration(quick) {
-            for key in batches.next().expect("for ever") {
+            for key in batches.next().expect("an endless iterator") {
                 found += usize::from(black_box(reader.get(key)).is_some());
             }
             count += BATCH;

@@ -55,11 +55,13 @@ fn an_endpoint_can_be_missing_or_half_set() {
     let endpoint = |content| control_plane_endpoint(&object(content));
     assert_eq!(endpoint(json!({})), Ok(None));
     let half = endpoint(json!({"spec": {"controlPlaneEndpoint": {"host": "a", "extra": 1}}}));
-    let half = half.expect("an endpoint").expect("it is set");
+    let half = half.expect("an endpoint").expect("the endpoint is set");
     assert_eq!((half.host(), half.port()), (Some("a"), None));
     let null = endpoint(json!({"spec": {"controlPlaneEndpoint": {"host": null, "port": 1}}}));
     assert_eq!(
-        null.expect("an endpoint").expect("it is set").port(),
+        null.expect("an endpoint")
+            .expect("the endpoint is set")
+            .port(),
         Some(1)
     );
 }

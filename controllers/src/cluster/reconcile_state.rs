@@ -1,4 +1,4 @@
-//! State of one reconcile, and what follows from it.
+//! State of one reconcile, and the conditions and the outcome that follow from it.
 
 use super::{
     deletion::Step,
@@ -22,9 +22,9 @@ use steersman::{
 };
 
 /// Delay until a missing object is looked up again, if no watch reports it.
-const WHEN_MISSING: Duration = Duration::from_secs(30);
+const MISSING_RETRY: Duration = Duration::from_secs(30);
 
-pub(super) struct Pass {
+pub(super) struct ReconcileState {
     /// The Cluster with all changes.
     pub(super) cluster: Cluster,
     pub(super) now: Timestamp,
@@ -40,7 +40,7 @@ pub(super) struct Pass {
     is_object_missing: bool,
 }
 
-impl Pass {
+impl ReconcileState {
     pub(super) fn new(cluster: Cluster, now: Timestamp) -> Self {
         Self {
             cluster,
@@ -65,7 +65,7 @@ impl Pass {
     /// Records that the object of a reference does not exist.
     ///
     /// That is an error if it existed before, unless the Cluster is being deleted.
-    pub(super) fn miss(&mut self, role: Role) {
+    pub(super) fn record_missing(&mut self, role: Role) {
         if is_deleting(&self.cluster) {
             return;
         }
@@ -190,7 +190,7 @@ impl Pass {
             return Err(error);
         }
         Ok(if self.is_object_missing {
-            Outcome::requeue_after(WHEN_MISSING)
+            Outcome::requeue_after(MISSING_RETRY)
         } else {
             Outcome::done()
         })
@@ -202,28 +202,28 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn pass(metadata: Value, status: Value) -> Pass {
+    fn state(metadata: Value, status: Value) -> ReconcileState {
         let reference = |kind: &str| json!({"apiGroup": "a", "kind": kind, "name": "c"});
         let spec =
             json!({"infrastructureRef": reference("Barn"), "controlPlaneRef": reference("Plane")});
         let cluster = json!({"metadata": metadata, "spec": spec, "status": status});
         let cluster = serde_json::from_value(cluster).expect("a Cluster");
-        Pass::new(cluster, Timestamp::UNIX_EPOCH)
+        ReconcileState::new(cluster, Timestamp::UNIX_EPOCH)
     }
 
     #[test]
     fn a_missing_object_is_an_error_only_if_it_was_ready() {
-        let mut unready = pass(json!({}), json!({}));
-        unready.miss(Role::Infrastructure);
+        let mut unready = state(json!({}), json!({}));
+        unready.record_missing(Role::Infrastructure);
         assert_eq!(
             unready.outcome().expect("no error"),
-            Outcome::requeue_after(WHEN_MISSING)
+            Outcome::requeue_after(MISSING_RETRY)
         );
 
         let ready = json!({"infrastructureProvisioned": true, "controlPlaneInitialized": true});
-        let mut both = pass(json!({}), json!({"initialization": ready}));
-        both.miss(Role::Infrastructure);
-        both.miss(Role::ControlPlane);
+        let mut both = state(json!({}), json!({"initialization": ready}));
+        both.record_missing(Role::Infrastructure);
+        both.record_missing(Role::ControlPlane);
         assert!(!both.patch_options().observed_generation);
         let error = both.outcome().expect_err("two errors").to_string();
         assert_eq!(
@@ -232,8 +232,8 @@ mod tests {
         );
 
         let deleted = json!({"deletionTimestamp": "2024-05-06T07:08:09Z"});
-        let mut deleted = pass(deleted, json!({"initialization": ready}));
-        deleted.miss(Role::Infrastructure);
+        let mut deleted = state(deleted, json!({"initialization": ready}));
+        deleted.record_missing(Role::Infrastructure);
         assert_eq!(deleted.outcome().expect("no error"), Outcome::done());
     }
 }

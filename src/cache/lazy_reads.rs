@@ -61,7 +61,7 @@ mod tests {
     /// A read waits for an informer only if it sees that another read has declared it.
     #[tokio::test]
     async fn a_concurrent_read_sees_that_an_informer_is_lazy() {
-        let server = ApiServer::new(Options::default()).expect("it starts");
+        let server = ApiServer::new(Options::default()).expect("the server starts");
         let client = Client::new(server.service(), "default");
         for _ in 0..1000 {
             let cache =
@@ -71,7 +71,7 @@ mod tests {
                     loop {
                         if let Some((_, lazy)) = cache
                             .declared(&Select::<ConfigMap>::new(), None)
-                            .expect("it is served")
+                            .expect("the informer is declared")
                         {
                             return lazy;
                         }
@@ -80,7 +80,7 @@ mod tests {
                 cache
                     .declare_lazily(&Select::<ConfigMap>::new())
                     .expect("the kind is declared");
-                found.join().expect("it is found")
+                found.join().expect("the informer is found")
             });
             assert!(found);
         }

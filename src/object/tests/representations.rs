@@ -57,7 +57,7 @@ steersman_testkit::properties! {
     }
 
     #[test]
-    fn metadata_reads_the_same_in_every_form(json in config_map_json()) {
+    fn metadata_reads_the_same_in_every_representation(json in config_map_json()) {
         let decoder = decoder("v1", "ConfigMap");
         let typed: ConfigMap = typed(&decoder, &json);
         let compact: Compact = decoder.decode(json.as_bytes()).unwrap();
@@ -105,10 +105,10 @@ fn the_body_equals_the_message() {
     );
     let decoder = decoder("shop/v1", "Order");
     let compact: Compact = decoder.decode(json.as_bytes()).unwrap();
-    let said = r#"{"big":18446744073709551615,"small":-9223372036854775808,"float":1.1,"exp":100000.0,"text":"é/"}"#;
+    let spec = r#"{"big":18446744073709551615,"small":-9223372036854775808,"float":1.1,"exp":100000.0,"text":"é/"}"#;
     assert_eq!(
         compact.body(),
-        format!(r#"{{"spec":{said},"we\"ird":[1.0]}}"#)
+        format!(r#"{{"spec":{spec},"we\"ird":[1.0]}}"#)
     );
     let decoded = Arc::new(compact).decode::<DynamicObject>().unwrap();
     assert_eq!(
@@ -118,7 +118,7 @@ fn the_body_equals_the_message() {
 }
 
 #[test]
-fn only_the_objects_own_managed_fields_go() {
+fn only_the_managed_fields_of_the_object_itself_are_skipped() {
     let json = r#"{"metadata":{"name":"a","managedFields":[{"manager":"x"}]},
         "managedFields":1,"spec":{"metadata":{"managedFields":2},"template":{"managedFields":3}}}"#;
     let decoder = decoder("shop/v1", "Order");
@@ -185,7 +185,7 @@ fn an_item_of_a_list_is_of_the_kind_of_the_list() {
 }
 
 #[test]
-fn partial_metadata_is_of_the_kind_it_is_of() {
+fn partial_metadata_has_the_kind_of_its_object() {
     let json = br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a"}}"#;
     let object = Arc::new(
         decoder("shop/v1", "Order")
@@ -331,7 +331,7 @@ fn an_undecodable_object_has_its_key() {
 
 #[test]
 fn an_undecodable_object_has_its_uid() {
-    for (uid, said) in [
+    for (uid, expected) in [
         (r#""one""#, Some("one")),
         (r#""""#, None),
         ("null", None),
@@ -344,8 +344,12 @@ fn an_undecodable_object_has_its_uid() {
         let error = decoder("v1", "Pod")
             .decode::<Pod>(json.as_bytes())
             .unwrap_err();
-        let object = error.object.expect("it has a name");
-        assert_eq!((object.uid(), error.revision), (said, Some(7)), "{json}");
+        let object = error.object.expect("the object has a name");
+        assert_eq!(
+            (object.uid(), error.revision),
+            (expected, Some(7)),
+            "{json}"
+        );
     }
 }
 
