@@ -1,11 +1,15 @@
 //! Decoding of JSON and YAML request bodies, with duplicate fields reported.
 
-use crate::status::{Failure, Result, StrictErrors};
+use crate::status::{Failure, MAX_BYTES, Result, StrictErrors};
 use bytes::Bytes;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use serde_saphyr::{Error, options::DuplicateKeyPolicy};
 use std::{cell::RefCell, fmt};
+
+/// Maximum number of bytes of errors that are formatted for one body. Most of them are dropped if the
+/// same field is repeated many times.
+const MAX_FORMATTED: usize = 16 * MAX_BYTES;
 
 /// A decoded request body. The last value of a duplicate field wins, as on the real server.
 #[derive(Debug, PartialEq)]
@@ -51,7 +55,7 @@ pub(crate) fn summary(raw: &[u8]) -> String {
 /// Decodes a JSON body. Invalid UTF-8 becomes U+FFFD, as on the real server: accepted inside of
 /// strings, an error elsewhere.
 pub(crate) fn json(bytes: &Bytes) -> Result<DecodedBody> {
-    let duplicates = RefCell::new(StrictErrors::new());
+    let duplicates = RefCell::new(Duplicates::default());
     let text = String::from_utf8_lossy(bytes);
     let mut deserializer = serde_json::Deserializer::from_str(&text);
     let seed = Seed {
@@ -65,7 +69,7 @@ pub(crate) fn json(bytes: &Bytes) -> Result<DecodedBody> {
         value.map_err(|error| Failure::bad_request(format!("json parse error: {error}")))?;
     Ok(DecodedBody {
         value,
-        strict_errors: duplicates.into_inner(),
+        strict_errors: duplicates.into_inner().errors,
         raw: bytes.clone(),
     })
 }
@@ -136,8 +140,29 @@ impl fmt::Display for BodyPath<'_> {
     }
 }
 
+/// Errors about duplicate fields, one for each path.
+#[derive(Default)]
+struct Duplicates {
+    errors: StrictErrors,
+    /// Bytes of the errors that were formatted, including those that were dropped.
+    formatted: usize,
+}
+
+impl Duplicates {
+    fn add(&mut self, path: BodyPath<'_>) {
+        if self.errors.is_full() || self.formatted >= MAX_FORMATTED {
+            return;
+        }
+        let error = format!("duplicate field \"{path}\"");
+        self.formatted += error.len();
+        if !self.errors.contains(&error) {
+            self.errors.push(error);
+        }
+    }
+}
+
 struct Seed<'a> {
-    duplicates: &'a RefCell<StrictErrors>,
+    duplicates: &'a RefCell<Duplicates>,
     path: BodyPath<'a>,
 }
 
@@ -213,14 +238,9 @@ impl<'de> Visitor<'de> for Seed<'_> {
                 duplicates: self.duplicates,
                 path,
             })?;
-            let mut duplicates = self.duplicates.borrow_mut();
-            if map.contains_key(&name) && !duplicates.is_full() {
-                let error = format!("duplicate field \"{path}\"");
-                if !duplicates.contains(&error) {
-                    duplicates.push(error);
-                }
+            if map.contains_key(&name) {
+                self.duplicates.borrow_mut().add(path);
             }
-            drop(duplicates);
             map.insert(name, value);
         }
         Ok(Value::Object(map))

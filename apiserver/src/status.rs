@@ -2,9 +2,9 @@
 
 mod bounded;
 
-pub(crate) use bounded::{FieldErrors, StrictErrors};
+pub(crate) use bounded::{FieldErrors, MAX_BYTES, StrictErrors};
 
-use bounded::{MAX_BYTES, MAX_ITEMS};
+use bounded::MAX_ITEMS;
 use serde::Serialize;
 use serde_json::Value;
 use std::{collections::HashSet, fmt};

@@ -10,7 +10,7 @@
 use super::{
     core::{Condition, Core, Listing},
     fanout::Event,
-    ledger::Observation,
+    ledger::{Observation, ServedReads},
     namespace_cores::NamespaceCores,
     reflector::{Failure, Sink},
     store::{Entry, ListScope},
@@ -99,6 +99,7 @@ impl<P: Payload> Sink for NamespaceCore<P> {
 
     fn replace(&self, entries: Vec<Entry<P>>, undecoded: Vec<Arc<Undecoded>>, revision: u64) {
         let core = &self.core;
+        let mut served_reads = ServedReads::default();
         self.apply(revision, true, |reached, parts, before| {
             // A restarted reflector has no revision of its own, but had the published one.
             let known = before.max(core.published()).unwrap_or_default();
@@ -118,17 +119,19 @@ impl<P: Payload> Sink for NamespaceCore<P> {
                 .namespace
                 .as_deref()
                 .map_or(ListScope::Matching(&in_no_other), ListScope::Namespace);
-            core.replace(about, entries, undecoded, reached, listing)
+            let changes = core.replace(about, entries, undecoded, reached, listing);
+            // The ledger is updated before the part counts as listed, because another part can
+            // publish the sync from then on: a delete that is sent after the sync is not in this
+            // list.
+            let known = Observation::All(&|key, uid| core.existence(key, uid));
+            served_reads =
+                core.ledger
+                    .observe_without_wake(self.namespace.as_deref(), revision, &known);
+            changes
         });
-        // The ledger is updated before the sync is published: a delete that is sent after the sync
-        // is not in this list. Waiting reads are woken after it, because they are served only then.
-        let known = Observation::All(&|key, uid| core.existence(key, uid));
-        core.ledger
-            .observe(self.namespace.as_deref(), revision, &known, || {
-                self.succeeded();
-                core.fanout.wake();
-            });
+        // Waiting reads are woken after the sync, because they are served only then.
         self.succeeded();
+        served_reads.wake(|| core.fanout.wake());
     }
 
     fn put(&self, entry: Entry<P>, revision: u64) {

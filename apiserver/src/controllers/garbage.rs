@@ -42,6 +42,17 @@ pub(super) struct GarbageCollector {
     due: BTreeSet<ObjectRef>,
 }
 
+/// Owners that one dependent names. A dependent can name the same object in thousands of references,
+/// so each object is decoded once.
+type KnownOwners = HashMap<ObjectRef, Option<Owner>>;
+
+/// Metadata of an owner.
+struct Owner {
+    uid: String,
+    /// Whether it is in foreground deletion.
+    waits: bool,
+}
+
 /// State of the owner that a reference names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OwnerState {
@@ -162,11 +173,12 @@ impl GarbageCollector {
             }
             return Ok(());
         }
+        let mut known = KnownOwners::new();
         let owners: Vec<(&Value, OwnerState)> = references(&decoded)
             .map(|reference| {
                 (
                     reference,
-                    self.owner_state(core, reference, key.namespace()),
+                    self.owner_state(core, reference, key.namespace(), &mut known),
                 )
             })
             .collect();
@@ -187,8 +199,11 @@ impl GarbageCollector {
         let own_dependents = self.dependents.get(meta_text(&decoded, "uid"));
         if count(OwnerState::Waiting) > 0
             && own_dependents.is_some_and(|all| {
-                all.iter()
-                    .any(|object_ref| is_in_foreground_deletion(core, object_ref))
+                all.iter().any(|(table, key)| {
+                    core.store.get(table, key.as_str()).is_some_and(|object| {
+                        is_in_foreground_deletion(&Value::Object(object.decode(&Head::bare())))
+                    })
+                })
             })
         {
             // A cycle: the owner waits for this object, which would wait for its owner.
@@ -258,26 +273,36 @@ impl GarbageCollector {
         Ok(())
     }
 
-    fn owner_state(&self, core: &Core, reference: &Value, namespace: &str) -> OwnerState {
+    fn owner_state(
+        &self,
+        core: &Core,
+        reference: &Value,
+        namespace: &str,
+        known: &mut KnownOwners,
+    ) -> OwnerState {
         if self.deleted_owners.contains(text(reference, "uid")) {
             return OwnerState::NotFound;
         }
-        let Some((table, key)) = resolve_owner(core, reference, namespace) else {
+        let Some(object_ref) = resolve_owner(core, reference, namespace) else {
             return OwnerState::Unknown;
         };
-        let Some(object) = core.store.get(&table, key.as_str()) else {
-            return OwnerState::NotFound;
-        };
-        let object = Value::Object(object.decode(&Head::bare()));
-        if meta_text(&object, "uid") != text(reference, "uid") {
-            return OwnerState::NotFound;
-        }
-        let waiting =
-            is_deleting(&object) && finalizers(&object).any(|finalizer| finalizer == FOREGROUND);
-        if waiting && blocks(reference) {
-            OwnerState::Waiting
-        } else {
-            OwnerState::Present
+        let owner = known.entry(object_ref).or_insert_with_key(|(table, key)| {
+            let object = core.store.get(table, key.as_str())?;
+            let object = Value::Object(object.decode(&Head::bare()));
+            Some(Owner {
+                uid: meta_text(&object, "uid").to_owned(),
+                waits: is_in_foreground_deletion(&object),
+            })
+        });
+        match owner {
+            Some(owner) if owner.uid == text(reference, "uid") => {
+                if owner.waits && blocks(reference) {
+                    OwnerState::Waiting
+                } else {
+                    OwnerState::Present
+                }
+            }
+            _ => OwnerState::NotFound,
         }
     }
 }
@@ -298,12 +323,9 @@ fn is_being_deleted(object: &Object) -> bool {
     is_deleting(&Value::Object(object.decode(&Head::bare())))
 }
 
-/// Reports whether an object exists and is in foreground deletion.
-fn is_in_foreground_deletion(core: &Core, (table, key): &ObjectRef) -> bool {
-    core.store.get(table, key.as_str()).is_some_and(|object| {
-        let object = Value::Object(object.decode(&Head::bare()));
-        is_deleting(&object) && finalizers(&object).any(|finalizer| finalizer == FOREGROUND)
-    })
+/// Reports whether an object is in foreground deletion.
+fn is_in_foreground_deletion(object: &Value) -> bool {
+    is_deleting(object) && finalizers(object).any(|finalizer| finalizer == FOREGROUND)
 }
 
 fn without_block(mut reference: Value) -> Value {

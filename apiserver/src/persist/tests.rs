@@ -524,12 +524,13 @@ fn writes_during_a_snapshot_are_not_lost() {
         apply(&store, &Op::Remove(table, (number % 7) as u8));
     }
     let expected = dump_store(&store);
+    // Dropping the store stops a snapshot in progress.
+    let deadline = Instant::now() + Duration::from_mins(1);
+    while !dir.names().iter().any(|name| name.ends_with(".snapshot")) {
+        assert!(Instant::now() < deadline, "{:?}", dir.names());
+        thread::sleep(Duration::from_millis(1));
+    }
     drop(store);
-    assert!(
-        dir.names().iter().any(|name| name.ends_with(".snapshot")),
-        "{:?}",
-        dir.names()
-    );
     assert_eq!(dir.restore(), expected);
 }
 

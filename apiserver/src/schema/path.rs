@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+/// Maximum number of bytes of a name in a path. A longer name ends with dots: each error contains
+/// the path, also those of alternatives of which another one is valid.
+const MAX_NAME: usize = 1024;
+
 /// Path of a value in an object.
 #[derive(Clone, Copy)]
 pub(super) struct Path<'a> {
@@ -60,17 +64,41 @@ impl fmt::Display for Path<'_> {
         }
         match self.element {
             PathElement::Root => Ok(()),
-            PathElement::Field(name) if self.parent.is_none_or(Path::is_root) => f.write_str(name),
-            PathElement::Field(name) => write!(f, ".{name}"),
-            PathElement::Key(name) => write!(f, "[{name}]"),
+            PathElement::Field(name) if self.parent.is_none_or(Path::is_root) => {
+                write!(f, "{}", Name(name))
+            }
+            PathElement::Field(name) => write!(f, ".{}", Name(name)),
+            PathElement::Key(name) => write!(f, "[{}]", Name(name)),
             PathElement::Index(index) => write!(f, "[{index}]"),
         }
     }
 }
 
+/// Displays a name with at most [`MAX_NAME`] bytes.
+struct Name<'a>(&'a str);
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = &self.0[..self.0.floor_char_boundary(MAX_NAME)];
+        f.write_str(shown)?;
+        if shown.len() < self.0.len() {
+            f.write_str("...")?;
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Path;
+    use super::*;
+
+    #[test]
+    fn a_long_name_ends_with_dots() {
+        let (exact, long) = ("x".repeat(MAX_NAME), "é".repeat(MAX_NAME));
+        assert_eq!(Path::ROOT.field(&exact).to_string(), exact);
+        let shown = format!("[{}...]", "é".repeat(MAX_NAME / 2));
+        assert_eq!(Path::ROOT.key(&long).to_string(), shown);
+    }
 
     #[test]
     fn a_path_has_the_format_of_kubernetes() {

@@ -143,7 +143,7 @@ impl Schema {
             errors
         };
         let mut summary = FieldErrors::new();
-        let quoted = json!(collector.path.to_string());
+        let quoted = || json!(collector.path.to_string());
         let mut composite =
             |text: String| summary.push(FieldError::invalid(NO_FIELD, &json!(""), text));
         let mut inner = FieldErrors::new();
@@ -151,7 +151,8 @@ impl Schema {
             let failures: Vec<_> = rules.any_of.iter().map(errors_of).collect();
             if failures.iter().all(|errors| !errors.is_empty()) {
                 composite(format!(
-                    "{quoted} must validate at least one schema (anyOf)"
+                    "{} must validate at least one schema (anyOf)",
+                    quoted()
                 ));
                 inner.extend(
                     failures
@@ -172,7 +173,8 @@ impl Schema {
                     format!("Found {valid} valid alternatives")
                 };
                 composite(format!(
-                    "{quoted} must validate one and only one schema (oneOf). {count}"
+                    "{} must validate one and only one schema (oneOf). {count}",
+                    quoted()
                 ));
             }
             if valid == 0 {
@@ -190,7 +192,8 @@ impl Schema {
         if valid < failures.len() {
             let none = if valid == 0 { ". None validated" } else { "" };
             composite(format!(
-                "{quoted} must validate all the schemas (allOf){none}"
+                "{} must validate all the schemas (allOf){none}",
+                quoted()
             ));
             inner.extend(failures.into_iter().flatten());
         }
@@ -199,7 +202,7 @@ impl Schema {
             .as_ref()
             .is_some_and(|not| errors_of(not).is_empty())
         {
-            composite(format!("{quoted} must not validate the schema (not)"));
+            composite(format!("{} must not validate the schema (not)", quoted()));
         }
         collector.errors.extend(summary);
         collector.errors.extend(inner);

@@ -117,6 +117,62 @@ async fn checks_of_large_bodies_take_linear_time() {
     .await;
 }
 
+/// Errors contain the path of the field. Many of them are dropped.
+#[tokio::test]
+async fn errors_below_a_long_name_take_linear_time() {
+    let server = Server::start();
+    let mut crd = widgets();
+    let choices = json!({"type": "object", "additionalProperties": {
+        "type": "array", "items": {"type": "string", "anyOf": [{"pattern": "^b"}, {"maxLength": 5}]},
+    }});
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["choices"] =
+        choices;
+    server.install(crd).await;
+    assert_linear("a field that is repeated", 2_000, async |count| {
+        let name = "n".repeat(2 * count);
+        let repeated = r#""a":1,"#.repeat(10 * count);
+        let body =
+            format!(r#"{{"metadata":{{"name":"a"}},"data":{{"{name}":{{{repeated}"b":1}}}}}}"#);
+        let reply = server.send("POST", CONFIG_MAPS, &[], body).await;
+        reply.expect(400);
+    })
+    .await;
+    assert_linear("items with alternatives", 2_000, async |count| {
+        let mut object = widget("a");
+        object["spec"]["choices"]["n".repeat(5 * count)] = vec!["a"; count].into();
+        let reply = server.post(&format!("{WIDGETS}?dryRun=All"), object).await;
+        reply.expect(201);
+    })
+    .await;
+}
+
+/// The garbage collector looks up the owner of each reference.
+#[tokio::test]
+async fn many_references_to_a_large_owner_take_linear_time() {
+    let server = Server::start();
+    assert_linear("references to one owner", 300, async |count| {
+        let mut owner = config_map("owner");
+        owner["data"] = (0..count)
+            .map(|index| (format!("k{index}"), json!("")))
+            .collect();
+        server.post(CONFIG_MAPS, owner).await.expect(201);
+        let reference = |index: usize| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": format!("u{index}")});
+        let mut dependent = config_map("dependent");
+        dependent["metadata"]["ownerReferences"] = (0..count).map(reference).collect();
+        server.post(CONFIG_MAPS, dependent).await.expect(201);
+        server.server.wait_idle().await;
+        server
+            .get(&format!("{CONFIG_MAPS}/dependent"))
+            .await
+            .expect(404);
+        server
+            .delete(&format!("{CONFIG_MAPS}/owner"))
+            .await
+            .expect(200);
+    })
+    .await;
+}
+
 /// Each error about a second controller prints all owner references.
 #[tokio::test]
 async fn many_controller_references_yield_a_bounded_response() {

@@ -35,16 +35,23 @@ impl Ledger {
         observation: &Observation<'_>,
         before: impl FnOnce(),
     ) {
-        let wakers = self.0.lock().observe(
+        self.observe_without_wake(part, revision, observation)
+            .wake(before);
+    }
+
+    /// Records the same as [`observe`](Self::observe), for callers that hold a lock.
+    pub(crate) fn observe_without_wake(
+        &self,
+        part: Option<&str>,
+        revision: u64,
+        observation: &Observation<'_>,
+    ) -> ServedReads {
+        ServedReads(self.0.lock().observe(
             part.unwrap_or_default(),
             revision,
             observation,
             Instant::now,
-        );
-        if !wakers.is_empty() {
-            before();
-            wake(wakers);
-        }
+        ))
     }
 
     /// Removes a part and its entries.
@@ -127,6 +134,21 @@ impl Ledger {
     /// Returns whether all writes under the token are shown.
     pub(crate) fn is_caught_up(&self, token: &Token) -> bool {
         !self.0.lock().is_waiting(token)
+    }
+}
+
+/// Reads whose wait has ended. They continue when they are woken.
+#[must_use = "the reads wait until they are woken"]
+#[derive(Default)]
+pub(crate) struct ServedReads(Vec<Waker>);
+
+impl ServedReads {
+    /// Wakes the reads. Calls `before` first, if there are any.
+    pub(crate) fn wake(self, before: impl FnOnce()) {
+        if !self.0.is_empty() {
+            before();
+            wake(self.0);
+        }
     }
 }
 

@@ -62,7 +62,7 @@ use crate::sync;
 
 pub use self::stats::OwnWrites;
 pub(crate) use self::{
-    api::{DeleteAnnouncement, Ledger, PendingWrites},
+    api::{DeleteAnnouncement, Ledger, PendingWrites, ServedReads},
     record::DeleteAnnouncements,
     state::{Existence, Observation, ReadScope, RemovedObject, WrittenVersion},
     token::{ReadPolicy, Token, Writer},

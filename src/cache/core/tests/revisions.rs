@@ -1,6 +1,7 @@
-//! Tests of the published revision while parts are added, removed and restarted.
+//! Tests of the published revision and of the sync while parts are added, removed and restarted.
 
 use super::*;
+use crate::cache::ledger::WrittenVersion;
 
 fn part(core: &Arc<Core<MetadataOnly>>, namespace: &str) -> NamespaceCore<MetadataOnly> {
     core.add_namespace(Some(namespace.to_owned()))
@@ -76,4 +77,45 @@ fn after_a_restart_the_revision_stays_until_all_namespaces_were_listed() {
         70,
         "the namespace and its objects are removed"
     );
+}
+
+#[test]
+fn a_namespace_does_not_publish_the_sync_before_the_ledger_has_the_list_of_another() {
+    let (core, _) = metadata_core();
+    let (a, b) = (part(&core, "a"), part(&core, "b"));
+    core.namespaces_complete();
+    list(&a, 10);
+    let ((locked, is_locked), (release, released)) = (channel(), channel::<()>());
+    let core = &core;
+    let published_early = thread::scope(|scope| {
+        scope.spawn(move || {
+            let version = WrittenVersion {
+                key: &ObjectKey::new("a", "o"),
+                revision: 1,
+                selected: None,
+            };
+            // The ledger calls the function with its lock held.
+            let writer = Writer::of(&Token::default());
+            core.ledger.wrote(&writer, version, &|_, _| {
+                locked.send(()).expect("the test waits");
+                drop(released.recv());
+                Existence::Gone
+            });
+        });
+        is_locked.recv().expect("the ledger is asked");
+        scope.spawn(|| list(&b, 12));
+        scope.spawn(|| {
+            while !core.is_listed() {
+                a.succeeded();
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let published_early = (0..50).any(|_| {
+            thread::sleep(Duration::from_millis(1));
+            core.is_listed()
+        });
+        drop(release);
+        published_early
+    });
+    assert!(!published_early && core.is_listed());
 }
