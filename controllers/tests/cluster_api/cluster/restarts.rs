@@ -54,7 +54,7 @@ async fn told(env: &Env, answered: usize) -> anyhow::Result<End> {
 }
 
 /// Creates and deletes a Cluster. Returns the state in between.
-async fn story(fixture: &Fixture) -> anyhow::Result<Value> {
+pub(super) async fn story(fixture: &Fixture) -> anyhow::Result<Value> {
     let spec =
         json!({"infrastructureRef": BARN.reference(), "controlPlaneRef": BARN_PLANE.reference()});
     fixture.create_cluster(spec).await?;
@@ -87,7 +87,10 @@ async fn story(fixture: &Fixture) -> anyhow::Result<Value> {
                 "uid": cluster.metadata.uid,
             }],
         },
-        "spec": {"clusterName": NAME},
+        "spec": {
+            "clusterName": NAME, "bootstrap": {"dataSecretName": "worker"},
+            "infrastructureRef": BARN.reference(),
+        },
     });
     fixture
         .client
