@@ -179,7 +179,7 @@ impl Calls {
         let (reads, others): (Vec<_>, Vec<_>) = calls
             .into_iter()
             .partition(|(call, _)| is_read_of_object(call));
-        let sum = |calls: Vec<(String, usize)>| calls.iter().map(|(_, count)| count).sum();
+        let sum = |calls: Vec<(String, usize)>| calls.iter().map(|(_, count)| count).sum::<usize>();
         counts.extend([reads, others].map(sum));
         counts
     }

@@ -55,7 +55,7 @@ impl Clusters {
         while complete.len() < self.clusters {
             let event = events.next().await.context("the cache is closed")?;
             if let InformerEvent::Event(event) = event
-                && is_complete(event.object())
+                && is_complete(&*event.object().decode()?)
             {
                 complete.insert(event.object().key().clone());
             }
