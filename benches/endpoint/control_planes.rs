@@ -1,92 +1,54 @@
 //! Control planes whose workspaces have their outputs, on an embedded server that records calls.
 
+use crate::controllers::{NAMESPACE, Running, Server};
 use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use steersman::{manager::ManagerHandle, prelude::*};
-use steersman_apiserver::{ApiServer, Journal, Options};
+use steersman::{cache::Query, prelude::*};
 use steersman_controllers::{
     cluster_api::Cluster,
     endpoint::{
         self, CAPTControlPlane, WorkspaceTemplateApply, definitions, dependencies, workspace_kind,
     },
 };
-use tokio::{sync::oneshot, task::JoinHandle};
-
-const NAMESPACE: &str = "default";
 
 /// The last write for a control plane.
 const LAST_WRITE: &str = "patch captcontrolplanes/status";
 
 pub(crate) struct ControlPlanes {
-    server: ApiServer,
+    pub(crate) server: Server,
     planes: usize,
-}
-
-/// A manager that runs the controller.
-pub(crate) struct Running {
-    manager: ManagerHandle,
-    stop: oneshot::Sender<()>,
-    task: JoinHandle<anyhow::Result<()>>,
 }
 
 impl ControlPlanes {
     pub(crate) async fn new(planes: usize) -> anyhow::Result<Self> {
-        let options = Options {
-            journal: Journal::new(100 * planes),
-            ..Options::default()
-        };
-        let server = ApiServer::new(options)?;
-        for definition in definitions().into_iter().chain(dependencies()) {
-            server
-                .install(definition)
-                .await
-                .map_err(|failure| anyhow::anyhow!("{failure}"))?;
-        }
-        let control_planes = Self { server, planes };
-        let client = Client::new(control_planes.client())?.namespace(NAMESPACE);
+        let definitions = definitions().into_iter().chain(dependencies());
+        let server = Server::new(definitions, 100 * planes).await?;
+        let client = server.client()?;
         for number in 0..planes {
             create_plane(&client, number).await?;
         }
-        Ok(control_planes)
-    }
-
-    fn client(&self) -> kube::Client {
-        kube::Client::new(self.server.service(), NAMESPACE)
+        Ok(Self { server, planes })
     }
 
     /// Starts a manager and clears the recorded calls.
     pub(crate) fn start(&self, workers: Option<usize>) -> anyhow::Result<Running> {
-        self.server.journal().clear();
-        let manager = Manager::builder(self.client()).build()?;
-        endpoint::add_to(
-            &manager,
-            &endpoint::Options {
-                workers,
-                ..endpoint::Options::default()
-            },
-        )?;
-        let handle = manager.handle();
-        let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(manager.run_until(async { drop(stopped.await) }));
-        Ok(Running {
-            manager: handle,
-            stop,
-            task,
+        let options = endpoint::Options {
+            workers,
+            ..endpoint::Options::default()
+        };
+        self.server.start(|manager| {
+            endpoint::add_to(manager, &options)?;
+            Ok(())
         })
     }
 
     /// Waits until the endpoints of all control planes are propagated.
     pub(crate) async fn wait_until_propagated(&self) -> anyhow::Result<()> {
-        self.server
-            .journal()
-            .wait_for(LAST_WRITE, self.planes)
-            .await;
-        let client = Client::new(self.client())?;
-        let planes = client
-            .list(&steersman::cache::Query::<CAPTControlPlane>::default())
-            .await?;
+        let journal = self.server.0.journal();
+        journal.wait_for(LAST_WRITE, self.planes).await;
+        let client = self.server.client()?;
+        let planes = client.list(&Query::<CAPTControlPlane>::default()).await?;
         let ready = planes
             .iter()
             .filter(|plane| plane.status.as_ref().is_some_and(|status| status.ready))
@@ -98,39 +60,16 @@ impl ControlPlanes {
         );
         Ok(())
     }
-
-    /// Returns the number of calls since the start by verb and resource, such as `patch clusters`.
-    /// Calls without a resource, such as discovery, are counted by verb.
-    pub(crate) fn calls(&self) -> BTreeMap<String, usize> {
-        let mut calls = BTreeMap::new();
-        for entry in self.server.journal().entries() {
-            let suffix = if entry.subresource.is_empty() {
-                String::new()
-            } else {
-                format!("/{}", entry.subresource)
-            };
-            *calls
-                .entry(format!("{} {}{suffix}", entry.verb, entry.resource))
-                .or_default() += 1;
-        }
-        calls
-    }
 }
 
-impl Running {
-    /// Returns the number of reconciles that found nothing left to do.
-    pub(crate) fn completed_reconciles(&self) -> u64 {
-        self.manager
-            .controllers()
-            .iter()
-            .map(|controller| controller.stats.requeue_after)
-            .sum()
-    }
-
-    pub(crate) async fn stop(self) -> anyhow::Result<()> {
-        drop(self.stop);
-        self.task.await?
-    }
+/// Returns the number of reconciles that found nothing left to do.
+pub(crate) fn completed_reconciles(running: &Running) -> u64 {
+    running
+        .manager
+        .controllers()
+        .iter()
+        .map(|controller| controller.stats.requeue_after)
+        .sum()
 }
 
 /// Creates a control plane with its cluster, its apply and a workspace with its outputs.

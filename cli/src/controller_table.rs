@@ -3,13 +3,17 @@
 use clap::builder::PossibleValue;
 use serde_json::Value;
 use steersman::manager::ManagerHandle;
-use steersman_controllers::endpoint;
+use steersman_controllers::{cluster, cluster_api, endpoint};
 
 /// Controller with its requirements.
 #[derive(Clone, Copy)]
 pub(crate) struct ControllerEntry {
     pub(crate) name: &'static str,
     about: &'static str,
+    /// Whether the controller runs only if `--controllers` names it.
+    is_opt_in: bool,
+    /// Kind that the controller reconciles. The controller cannot start without it.
+    reconciles: &'static str,
     /// Returns the CRDs of the controller's own kinds.
     pub(crate) definitions: fn() -> Vec<Value>,
     /// Returns minimal CRDs of the kinds that the controller reads.
@@ -29,29 +33,98 @@ pub(crate) struct Settings {
     endpoint_health: bool,
 }
 
-pub(crate) const ALL: &[ControllerEntry] = &[ControllerEntry {
-    name: "endpoint",
-    about: "publishes the endpoint of control planes created by Terraform to CAPTControlPlane and Cluster",
-    definitions: endpoint::definitions,
-    dependencies: endpoint::dependencies,
-    roles: endpoint::roles,
-    add_to: |manager, settings| {
-        let health = settings.endpoint_health.then(endpoint::Health::default);
-        endpoint::add_to(
-            manager,
-            &endpoint::Options {
-                health,
-                ..endpoint::Options::default()
-            },
-        )?;
-        Ok(())
+pub(crate) const ALL: &[ControllerEntry] = &[
+    ControllerEntry {
+        name: "endpoint",
+        about: "publishes the endpoint of control planes created by Terraform to CAPTControlPlane and Cluster",
+        is_opt_in: false,
+        reconciles: "CAPTControlPlane",
+        definitions: endpoint::definitions,
+        dependencies: endpoint::dependencies,
+        roles: endpoint::roles,
+        add_to: |manager, settings| {
+            let health = settings.endpoint_health.then(endpoint::Health::default);
+            endpoint::add_to(
+                manager,
+                &endpoint::Options {
+                    health,
+                    ..endpoint::Options::default()
+                },
+            )?;
+            Ok(())
+        },
     },
-}];
+    ControllerEntry {
+        name: "cluster",
+        about: "reconciles infrastructure and control plane of each Cluster (opt-in: do not run it beside Cluster API's own controllers)",
+        is_opt_in: true,
+        reconciles: "Cluster",
+        definitions: Vec::new,
+        dependencies: cluster_api::definitions,
+        roles: cluster::roles,
+        add_to: |manager, _settings| {
+            cluster::add_to(manager, &cluster::Options::default())?;
+            Ok(())
+        },
+    },
+];
+
+/// CRD that a controller needs.
+pub(crate) struct RequiredCrd {
+    pub(crate) definition: Value,
+    /// Controller that needs it.
+    pub(crate) controller: ControllerEntry,
+    /// Whether the controller cannot start without it.
+    pub(crate) is_reconciled: bool,
+    /// Whether another project defines the kind.
+    is_dependency: bool,
+}
+
+impl RequiredCrd {
+    /// Returns the command that prints the CRD.
+    pub(crate) fn command(&self) -> String {
+        let mut command = "steersman crds".to_owned();
+        if self.controller.is_opt_in {
+            command = format!("{command} --controllers {}", self.controller.name);
+        }
+        if self.is_dependency {
+            command += " --with-dependencies";
+        }
+        command
+    }
+}
+
+/// Returns the CRDs that the controllers need, each once. Those of reconciled kinds come first.
+pub(crate) fn required_crds(selected: &[ControllerEntry]) -> Vec<RequiredCrd> {
+    let mut all: Vec<RequiredCrd> = selected.iter().flat_map(required_by).collect();
+    all.sort_by_key(|it| !it.is_reconciled);
+    let mut names = Vec::new();
+    all.retain(|it| {
+        let name = it.definition["metadata"]["name"].clone();
+        let is_new = !names.contains(&name);
+        names.push(name);
+        is_new
+    });
+    all
+}
+
+fn required_by(controller: &ControllerEntry) -> impl Iterator<Item = RequiredCrd> {
+    let controller = *controller;
+    let own = (controller.definitions)().into_iter().map(|it| (it, false));
+    let others = (controller.dependencies)().into_iter().map(|it| (it, true));
+    own.chain(others)
+        .map(move |(definition, is_dependency)| RequiredCrd {
+            is_reconciled: definition["spec"]["names"]["kind"] == controller.reconciles,
+            definition,
+            controller,
+            is_dependency,
+        })
+}
 
 /// Selection of controllers by the command line.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ControllerSelection {
-    /// Controllers, separated by commas. Default: all.
+    /// Controllers, separated by commas. Default: all except `cluster`. Run `cluster` only where Cluster API's own controllers do not run, because both would write the same fields.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parser())]
     controllers: Vec<String>,
 }
@@ -59,7 +132,11 @@ pub(crate) struct ControllerSelection {
 impl ControllerSelection {
     pub(crate) fn selected(&self) -> Vec<ControllerEntry> {
         let is_wanted = |it: &&ControllerEntry| {
-            self.controllers.is_empty() || self.controllers.iter().any(|name| name == it.name)
+            if self.controllers.is_empty() {
+                !it.is_opt_in
+            } else {
+                self.controllers.iter().any(|name| name == it.name)
+            }
         };
         ALL.iter().filter(is_wanted).copied().collect()
     }

@@ -2,6 +2,7 @@
 
 use crate::{
     connect::{ClusterInfo, Connect, address, check_cluster, explain, with_short_timeouts},
+    controller_table::required_crds,
     exit_code::ExitError,
     permissions,
     run::{Scope, kind_of},
@@ -144,31 +145,22 @@ fn compare_clocks(ahead: Option<SignedDuration>) -> Finding {
 
 async fn crd_findings(client: &Client, scope: &Scope) -> steersman::client::Result<Vec<Finding>> {
     let (client, mut findings) = (steersman::client::Client::new(client.clone())?, Vec::new());
-    for it in scope.controllers.selected() {
-        let own = (it.definitions)()
-            .into_iter()
-            .map(|definition| (definition, true));
-        for (definition, own) in own.chain(
-            (it.dependencies)()
-                .into_iter()
-                .map(|definition| (definition, false)),
-        ) {
-            let kind = kind_of(&definition);
-            let what = format!("CRD: {} of {}", kind.kind, kind.api_version());
-            findings.push(match (client.discover(&kind).await?, own) {
-                (Some(_), _) => Finding::Ok(what),
-                (None, true) => Finding::Missing(format!(
-                    "{what} is not served; install it with `steersman crds | kubectl apply -f -`"
-                )),
-                (None, false) => {
-                    let name = it.name;
-                    Finding::Note(format!(
-                        "{what} is not served, {name} waits for it; install its provider, or use \
-                         `steersman crds --with-dependencies`"
-                    ))
-                }
-            });
-        }
+    for crd in required_crds(&scope.controllers.selected()) {
+        let kind = kind_of(&crd.definition);
+        let (what, command) = (
+            format!("CRD: {} of {}", kind.kind, kind.api_version()),
+            crd.command(),
+        );
+        findings.push(match client.discover(&kind).await? {
+            Some(_) => Finding::Ok(what),
+            None if crd.is_reconciled => Finding::Missing(format!(
+                "{what} is not served; install it with `{command} | kubectl apply -f -`"
+            )),
+            None => Finding::Note(format!(
+                "{what} is not served, {} waits for it; install its provider, or use `{command}`",
+                crd.controller.name
+            )),
+        });
     }
     Ok(findings)
 }

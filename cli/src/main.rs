@@ -85,7 +85,7 @@ async fn run_command(command: Command) -> anyhow::Result<()> {
         Command::Demo(flags) => demo::run(flags).await,
         Command::Run(flags) => run::run(flags).await,
         Command::Apiserver(flags) => program::run(flags).await,
-        Command::Crds(flags) => manifests::print(&flags.manifests()),
+        Command::Crds(flags) => manifests::print(&flags.manifests()?),
         Command::Rbac(flags) => manifests::print(&flags.manifests()),
         Command::Doctor(flags) => doctor::run(flags).await,
         Command::Completions { shell } => {

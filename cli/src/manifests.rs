@@ -22,18 +22,27 @@ pub(crate) struct Crds {
 }
 
 impl Crds {
-    pub(crate) fn manifests(&self) -> Vec<Value> {
+    /// Returns the CRDs. Fails if there are none, because kubectl rejects empty input.
+    pub(crate) fn manifests(&self) -> anyhow::Result<Vec<Value>> {
         let selected = self.controllers.selected();
         let dependencies = selected
             .iter()
             .filter(|_| self.with_dependencies)
             .flat_map(|it| (it.dependencies)());
-        dedup_manifests(
+        let definitions = dedup_manifests(
             selected
                 .iter()
                 .flat_map(|it| (it.definitions)())
                 .chain(dependencies),
-        )
+        );
+        if definitions.is_empty() {
+            let names = selected.iter().map(|it| it.name).collect::<Vec<_>>();
+            bail!(
+                "cannot print CRDs of {}: other projects define its kinds; add `--with-dependencies`",
+                names.join(", ")
+            );
+        }
+        Ok(definitions)
     }
 }
 
@@ -85,27 +94,38 @@ impl Rbac {
             "metadata": {"name": account.name, "namespace": account.namespace},
         })];
         for role in &mut roles {
-            others.push(bind(role, account));
+            others.extend(bind(role, account, &self.namespaces));
         }
         roles.extend(others);
         roles
     }
 }
 
-/// Returns the binding of `role` to `account`.
+/// Returns the bindings of `role` to `account`.
 ///
-/// A Role without a namespace is put into that of the account.
-fn bind(role: &mut Value, account: &Account) -> Value {
+/// A Role without a namespace is put into that of the account. A `ClusterRole` that unites the roles
+/// of providers is bound in each of `namespaces`, if there are any.
+fn bind(role: &mut Value, account: &Account, namespaces: &[String]) -> Vec<Value> {
     let kind = role["kind"].as_str().unwrap_or_default().to_owned();
     if kind == "Role" && role["metadata"]["namespace"].is_null() {
         role["metadata"]["namespace"] = account.namespace.as_str().into();
     }
-    let metadata = role["metadata"].clone();
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"), "metadata": metadata,
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role["metadata"]["name"]},
-        "subjects": [{"kind": "ServiceAccount", "name": account.name, "namespace": account.namespace}],
-    })
+    let binding = |binding: &str, metadata: Value| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": binding, "metadata": metadata,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role["metadata"]["name"]},
+            "subjects": [{"kind": "ServiceAccount", "name": account.name, "namespace": account.namespace}],
+        })
+    };
+    let metadata = &role["metadata"];
+    if role["aggregationRule"].is_null() || namespaces.is_empty() {
+        return vec![binding(&format!("{kind}Binding"), metadata.clone())];
+    }
+    let in_namespace = |namespace| json!({"name": metadata["name"], "namespace": namespace});
+    namespaces
+        .iter()
+        .map(|namespace| binding("RoleBinding", in_namespace(namespace)))
+        .collect()
 }
 
 pub(crate) fn print(manifests: &[Value]) -> anyhow::Result<()> {
@@ -120,7 +140,7 @@ mod tests {
     fn an_account_is_bound_to_roles_and_cluster_roles() {
         let mut role = json!({"kind": "Role", "metadata": {"name": "leases"}});
         let account = account("capi/steersman").unwrap();
-        let binding = bind(&mut role, &account);
+        let binding = &bind(&mut role, &account, &[])[0];
         assert_eq!(
             (
                 &role["metadata"]["namespace"],
@@ -133,12 +153,43 @@ mod tests {
             (&"RoleBinding".into(), &"leases".into())
         );
         let mut role = json!({"kind": "ClusterRole", "metadata": {"name": "all"}});
-        let binding = bind(&mut role, &account);
+        let binding = &bind(&mut role, &account, &["shop".into()])[0];
         assert_eq!(
             (&binding["kind"], &binding["metadata"]["namespace"]),
             (&"ClusterRoleBinding".into(), &Value::Null)
         );
         assert_eq!(binding["subjects"][0]["namespace"], "capi");
+    }
+
+    #[test]
+    fn an_aggregated_role_is_bound_in_each_namespace() {
+        let account = account("capi/steersman").unwrap();
+        let mut role = json!({
+            "kind": "ClusterRole", "metadata": {"name": "providers"}, "aggregationRule": {},
+        });
+        let mut described = |namespaces: &[String]| {
+            let bindings = bind(&mut role, &account, namespaces).into_iter();
+            bindings
+                .map(|it| {
+                    json!([
+                        it["kind"],
+                        it["metadata"]["namespace"],
+                        it["roleRef"]["kind"]
+                    ])
+                })
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            described(&["shop".into(), "bank".into()]),
+            [
+                json!(["RoleBinding", "shop", "ClusterRole"]),
+                json!(["RoleBinding", "bank", "ClusterRole"])
+            ]
+        );
+        assert_eq!(
+            described(&[]),
+            [json!(["ClusterRoleBinding", null, "ClusterRole"])]
+        );
     }
 
     #[test]

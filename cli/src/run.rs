@@ -3,7 +3,7 @@
 use crate::{
     admin::AdminFlags,
     connect::{Connect, address, check_cluster, explain, with_short_timeouts},
-    controller_table::{ControllerEntry, ControllerSelection, Settings},
+    controller_table::{ControllerEntry, ControllerSelection, Settings, required_crds},
     exit_code::ExitError,
     permissions, sync,
     terminal::Terminal,
@@ -186,14 +186,14 @@ impl Flags {
     }
 }
 
-/// Fails if the CRDs of the controllers are not installed.
+/// Fails if a kind that a controller reconciles is not installed.
 ///
-/// The controllers would otherwise wait for them.
+/// The controllers would otherwise wait for it.
 async fn check_crds(config: &Config, selected: &[ControllerEntry]) -> Result<()> {
     let client =
         Client::new(with_short_timeouts(config)).map_err(|error| explain(error, config))?;
-    for definition in selected.iter().flat_map(|it| (it.definitions)()) {
-        let kind = kind_of(&definition);
+    for crd in required_crds(selected).iter().filter(|it| it.is_reconciled) {
+        let kind = kind_of(&crd.definition);
         if client
             .discover(&kind)
             .await
@@ -205,8 +205,9 @@ async fn check_crds(config: &Config, selected: &[ControllerEntry]) -> Result<()>
                 kind.kind,
                 kind.api_version()
             );
+            let command = crd.command();
             return Err(ExitError::MissingRequirement(format!(
-                "{missing}; install it with `steersman crds | kubectl apply -f -`"
+                "{missing}; install it with `{command} | kubectl apply -f -`"
             ))
             .into());
         }
@@ -214,18 +215,16 @@ async fn check_crds(config: &Config, selected: &[ControllerEntry]) -> Result<()>
     Ok(())
 }
 
-/// Fails without the permission to watch the controllers' own kinds.
+/// Fails without the permission to watch the kinds that the controllers reconcile.
 ///
 /// Other missing permissions may not be needed.
 async fn check_permissions(config: &Config, scope: &Scope) -> Result<()> {
     let client = kube::Client::try_from(with_short_timeouts(config))
         .map_err(|error| explain(error.into(), config))?;
-    let own_plurals: Vec<_> = scope
-        .controllers
-        .selected()
+    let reconciled_plurals: Vec<_> = required_crds(&scope.controllers.selected())
         .iter()
-        .flat_map(|it| (it.definitions)())
-        .map(|it| it["spec"]["names"]["plural"].clone())
+        .filter(|it| it.is_reconciled)
+        .map(|it| it.definition["spec"]["names"]["plural"].clone())
         .collect();
     let permissions = permissions::review(&client, scope, &scope.lease_namespace(config)).await;
     let permissions = permissions
@@ -239,7 +238,7 @@ async fn check_permissions(config: &Config, scope: &Scope) -> Result<()> {
             .iter()
             .any(|verb| verb == "list" || verb == "watch");
         if is_needed_to_watch
-            && own_plurals
+            && reconciled_plurals
                 .iter()
                 .any(|plural| *plural == *permission.resource)
         {

@@ -19,6 +19,11 @@ pub mod external;
 pub mod manifests;
 mod rbac;
 
+/// Compiles the Rust blocks of `docs/cluster.md`.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/cluster.md")]
+struct ClusterPage;
+
 /// Compiles the Rust blocks of `docs/endpoint.md`.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/endpoint.md")]

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::{fs, path::Path};
-use steersman_controllers::{endpoint, manifests};
+use steersman_controllers::{cluster, cluster_api, endpoint, manifests};
 
 #[track_caller]
 fn assert_up_to_date(path: &str, objects: &[Value], command: &str) {
@@ -27,8 +27,13 @@ fn the_checked_in_crd_matches_the_types() {
 }
 
 #[test]
-fn the_checked_in_roles_match_the_controller() {
+fn the_checked_in_roles_match_the_controllers() {
     assert_up_to_date("rbac/endpoint.yaml", &endpoint::roles(&[]), "rbac");
+    assert_up_to_date(
+        "rbac/cluster.yaml",
+        &cluster::roles(&[]),
+        "rbac --controllers cluster",
+    );
 }
 
 #[test]
@@ -37,6 +42,8 @@ fn yaml_is_read_back_as_equal_objects() {
         endpoint::definitions(),
         endpoint::dependencies(),
         endpoint::roles(&[]),
+        cluster_api::definitions(),
+        cluster::roles(&[]),
     ]
     .concat();
     let read: Vec<Value> = serde_saphyr::from_multiple(&manifests::yaml(&objects)).expect("YAML");

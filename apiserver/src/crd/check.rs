@@ -178,16 +178,18 @@ pub(super) fn definition(crd: &Value) -> FieldErrors {
         ));
     }
     self::names(names, &mut errors);
-    // Conversion by webhook is not supported.
-    let strategies: &[&str] = if spec["conversion"]["strategy"] == "Webhook" {
-        &["None"]
-    } else {
-        &["None", "Webhook"]
-    };
+    let strategy = &spec["conversion"]["strategy"];
+    if strategy == "Webhook" {
+        errors.push(FieldError::forbidden(
+            "spec.conversion.strategy",
+            "the embedded API server has no conversion webhooks; use the strategy None, or a real \
+             kube-apiserver",
+        ));
+    }
     one_of(
         "spec.conversion.strategy",
-        &spec["conversion"]["strategy"],
-        strategies,
+        strategy,
+        &["None", "Webhook"],
         &mut errors,
     );
     errors

@@ -115,7 +115,9 @@ async fn install(server: &ApiServer) -> Result<String> {
         controller_table::ALL.iter().flat_map(list)
     };
     let definitions = controller_table::dedup_manifests(
-        manifests_of(|it| (it.definitions)()).chain(manifests_of(|it| (it.dependencies)())),
+        manifests_of(|it| (it.definitions)())
+            .chain(manifests_of(|it| (it.dependencies)()))
+            .chain(scenario::definitions()),
     );
     let mut kinds = Vec::new();
     for definition in definitions {

@@ -1,8 +1,12 @@
-//! The demonstration: two clusters whose control planes Terraform creates.
+//! The demonstration: two clusters whose control planes Terraform creates, and one of a provider.
 //!
 //! One endpoint is in the outputs of a workspace, the other only in a Secret, which rotates. The
-//! controllers have no knowledge of the demonstration. Terraform and its operator are simulated by
-//! plain writes.
+//! third cluster is paused and deleted, see `lifecycle`. The controllers have no knowledge of the
+//! demonstration. Terraform, its operator and the provider are simulated by plain writes.
+
+mod lifecycle;
+
+pub(super) use self::lifecycle::definitions;
 
 use crate::stdout::print_line;
 use anyhow::{Context, Result, bail};
@@ -12,7 +16,7 @@ use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use steersman::{client::Patch, manager::ManagerHandle, object::StaticKind, prelude::*};
 use steersman_controllers::{
-    cluster_api::{ApiEndpoint, Cluster},
+    cluster_api::{ApiEndpoint, Cluster, Machine},
     endpoint::{CAPTControlPlane, ENDPOINT_READY, WorkspaceTemplateApply, workspace_kind},
 };
 use tokio::time::{Instant, timeout};
@@ -28,6 +32,7 @@ pub(super) struct Scenario {
     manager: ManagerHandle,
     planes: Informer<CAPTControlPlane>,
     clusters: Informer<Cluster>,
+    machines: Informer<Machine>,
     started: Instant,
 }
 
@@ -38,6 +43,7 @@ impl Scenario {
             client,
             planes: cache.informer()?,
             clusters: cache.informer()?,
+            machines: cache.informer()?,
             manager,
             started,
         })
@@ -89,7 +95,9 @@ impl Scenario {
         self.write_secret("https://green.bank.example.com:6443")
             .await?;
         self.wait_until_propagated("bank", "green.bank.example.com:6443")
-            .await
+            .await?;
+
+        self.run_lifecycle().await
     }
 
     /// Creates the objects of a user, and the status that the operator writes.
@@ -207,14 +215,29 @@ impl Scenario {
         name: &str,
         holds: impl Fn(&K) -> bool,
     ) -> Result<Arc<K>> {
+        let object = self
+            .until_state(informer, name, |object| object.is_some_and(&holds))
+            .await?;
+        object.context("the object exists")
+    }
+
+    /// Waits until an object in the cache, or its absence, satisfies a condition.
+    async fn until_state<K: StaticKind>(
+        &self,
+        informer: &Informer<K>,
+        name: &str,
+        holds: impl Fn(Option<&K>) -> bool,
+    ) -> Result<Option<Arc<K>>> {
         let key = ObjectKey::new(NAMESPACE, name);
         let wait = async {
             let mut events = informer.events();
             loop {
-                match informer.get(&key)? {
-                    Some(object) if holds(&object) => return Ok(object),
-                    _ if events.next().await.is_none() => bail!("cache closed"),
-                    _ => {}
+                let object = informer.get(&key)?;
+                if holds(object.as_deref()) {
+                    return Ok(object);
+                }
+                if events.next().await.is_none() {
+                    bail!("cache closed");
                 }
             }
         };

@@ -1,5 +1,6 @@
 //! Tests of the binary `steersman` as a process.
 
+mod cluster;
 mod demo;
 mod failures;
 mod kubectl;

@@ -25,6 +25,63 @@ async fn crds_and_roles_are_printed_as_they_are_checked_in() -> Result<()> {
 }
 
 #[tokio::test]
+async fn roles_of_the_opt_in_controller_are_printed_as_they_are_checked_in() -> Result<()> {
+    let rbac = include_str!("../../../config/rbac/cluster.yaml");
+    let printed = run_to_exit(&["rbac", "--controllers", "cluster"]).await?;
+    assert_eq!(printed.stdout, rbac);
+    let both = run_to_exit(&["rbac", "--controllers", "cluster,endpoint"]).await?;
+    let expected = [
+        "ClusterRole steersman-endpoint",
+        "Role steersman-leader-election",
+        "ClusterRole steersman-cluster",
+        "ClusterRole steersman-cluster-providers",
+    ];
+    assert_eq!(names(&both.stdout)?, expected);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_help_states_that_cluster_must_not_run_beside_cluster_api() -> Result<()> {
+    for command in ["run", "crds", "rbac", "doctor"] {
+        let help = run_to_exit(&[command, "--help"]).await?.stdout;
+        let words: Vec<_> = help.split_whitespace().collect();
+        let help = words.join(" ");
+        for text in [
+            "Default: all except `cluster`.",
+            "Run `cluster` only where Cluster API's own controllers do not run",
+            "opt-in: do not run it beside Cluster API's own controllers",
+        ] {
+            assert!(help.contains(text), "{text} in {help}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_kinds_of_cluster_api_are_printed_only_as_dependencies() -> Result<()> {
+    let flags = ["crds", "--controllers", "cluster", "--with-dependencies"];
+    let all = names(&run_to_exit(&flags).await?.stdout)?;
+    let kinds = [
+        "clusters",
+        "machines",
+        "machinedeployments",
+        "machinesets",
+        "machinepools",
+    ];
+    let expected = kinds.map(|kind| format!("CustomResourceDefinition {kind}.cluster.x-k8s.io"));
+    assert_eq!(all, expected);
+
+    let none = run_to_exit(&flags[..3]).await?;
+    assert_eq!((none.code, none.stdout.as_str()), (Some(1), ""));
+    assert_eq!(
+        none.stderr,
+        "error: cannot print CRDs of cluster: other projects define its kinds; add \
+         `--with-dependencies`\n"
+    );
+    Ok(())
+}
+
+#[tokio::test]
 async fn with_dependencies_prints_crds_of_the_kinds_that_are_read() -> Result<()> {
     let all = names(&run_to_exit(&["crds", "--with-dependencies"]).await?.stdout)?;
     for kind in [

@@ -2,7 +2,7 @@
 //!
 //! A target is a ratio to a peer in the same run, or a limit.
 
-use super::{cache, controller, endpoint};
+use super::{cache, controller, endpoint, external};
 
 /// Workloads that one table shows together.
 pub(super) struct Group {
@@ -102,6 +102,7 @@ pub(super) const GROUPS: &[Group] = &[
     cache::GROUP,
     controller::GROUP,
     endpoint::GROUP,
+    external::GROUP,
 ];
 
 const APISERVER_GROUP: Group = Group {

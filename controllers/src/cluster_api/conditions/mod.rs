@@ -9,6 +9,7 @@
 //! | setting a condition | [`set`], [`remove`] |
 //! | reading a condition | [`find`], [`is_true`], [`is_false`], [`is_unknown`] |
 //! | showing the condition of another object | [`mirror`], after [`reported`] for a dynamic object |
+//! | summarizing conditions of the same object | [`summary`] |
 //! | writing conditions | [`PatchHelper`](super::PatchHelper) |
 //!
 //! ```
@@ -30,11 +31,13 @@
 mod mirror;
 mod order;
 mod reported;
+mod summary;
 
 pub use self::{
     mirror::{Fallback, NOT_YET_REPORTED, mirror},
     order::sort,
     reported::{InvalidCondition, NO_REASON_REPORTED, reported},
+    summary::{SummaryOptions, SummaryReasons, summary},
 };
 use super::DeprecatedCondition;
 use k8s_openapi::{

@@ -7,4 +7,5 @@ mod patch;
 mod patch_retry;
 mod paused;
 mod predicates;
+mod summary;
 mod types;

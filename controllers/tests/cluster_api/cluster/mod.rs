@@ -11,6 +11,7 @@ mod pause;
 mod recording_proxy;
 mod restarts;
 mod status;
+mod upstream;
 mod watching;
 mod with_endpoint;
 mod writes;

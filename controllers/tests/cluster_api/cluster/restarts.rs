@@ -54,7 +54,7 @@ async fn run_with_restart(env: &Env, answered: usize) -> anyhow::Result<End> {
 }
 
 /// Creates and deletes a Cluster. Returns the state in between.
-async fn lifecycle(fixture: &Fixture) -> anyhow::Result<Value> {
+pub(super) async fn lifecycle(fixture: &Fixture) -> anyhow::Result<Value> {
     let spec =
         json!({"infrastructureRef": BARN.reference(), "controlPlaneRef": BARN_PLANE.reference()});
     fixture.create_cluster(spec).await?;
@@ -87,7 +87,10 @@ async fn lifecycle(fixture: &Fixture) -> anyhow::Result<Value> {
                 "uid": cluster.metadata.uid,
             }],
         },
-        "spec": {"clusterName": NAME},
+        "spec": {
+            "clusterName": NAME, "bootstrap": {"dataSecretName": "worker"},
+            "infrastructureRef": BARN.reference(),
+        },
     });
     fixture
         .client
