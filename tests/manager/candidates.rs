@@ -192,7 +192,10 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        println!("{PREFIX}unacknowledged {} {} dropped", self.token, self.number);
+        println!(
+            "{PREFIX}unacknowledged {} {} dropped",
+            self.token, self.number
+        );
     }
 }
 
