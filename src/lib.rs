@@ -50,6 +50,7 @@ mod fencing;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod handler;
+mod jitter;
 #[cfg(feature = "logging")]
 pub mod logging;
 pub mod manager;

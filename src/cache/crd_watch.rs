@@ -16,11 +16,11 @@ use super::{
 };
 use crate::{
     client::CountedClient,
+    jitter,
     object::{Decoder, MetadataOnly, ObjectKey, Undecodable, Undecoded},
 };
 use hashbrown::{HashMap, HashSet};
 use kube_core::TypeMeta;
-use rand::RngExt;
 use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio::{
     sync::watch,
@@ -155,7 +155,7 @@ impl CrdWaiter<'_> {
             // The backoff is at most 60 s, so this is at most 30 s.
             self.backoff.next_delay(None) / 2
         } else {
-            POLL_INTERVAL.mul_f64(rand::rng().random_range(0.9..1.1))
+            POLL_INTERVAL.mul_f64(jitter::factor(0.9..1.1))
         };
         let mut state = self.crd_watch.0.subscribe();
         let hints =

@@ -4,8 +4,7 @@
 //! that subscriptions of one informer can have different periods. A resync sends no request to the
 //! API server.
 
-use crate::object::ByNamespace;
-use rand::RngExt;
+use crate::{jitter, object::ByNamespace};
 use std::{collections::BTreeSet, pin::Pin, sync::Arc, task::Context, time::Duration};
 use tokio::time::{Instant, Sleep, sleep};
 
@@ -53,7 +52,7 @@ impl Timer {
     fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> bool {
         let period = self.period.min(MAX_PERIOD);
         let wait = period
-            .mul_f64(rand::rng().random_range(0.9..1.1))
+            .mul_f64(jitter::factor(0.9..1.1))
             .max(Duration::from_millis(1));
         let next = self.next.get_or_insert_with(|| Box::pin(sleep(wait)));
         let mut rung = false;

@@ -85,5 +85,6 @@ pub use self::{
     run::{TestOutput, run_embedded, run_real, started_or_skipped},
     user::User,
 };
+pub use crate::jitter::{SeededJitter, seed_jitter};
 #[doc(inline)]
 pub use steersman_testkit::skip;

@@ -4,9 +4,12 @@
 //! attempts, so a limiter has no state per key.
 
 use super::Key;
-use crate::sync::{Instant, Mutex};
+use crate::{
+    jitter,
+    sync::{Instant, Mutex},
+};
 use std::{
-    hash::{BuildHasher, RandomState},
+    hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
     time::Duration,
 };
@@ -128,10 +131,12 @@ impl<K: Key> Limiter<K> {
         } else {
             0.0
         };
-        let random = RandomState::new();
+        let seed = jitter::number();
         Self::new(move |key, attempt, now| {
             let delay = self.delay(key, attempt, now);
-            let draw = random.hash_one((key, attempt)) as f64 / 2f64.powi(64);
+            let mut hasher = DefaultHasher::new();
+            (seed, key, attempt).hash(&mut hasher);
+            let draw = hasher.finish() as f64 / 2f64.powi(64);
             let longer = delay.as_secs_f64() * fraction * draw;
             delay.saturating_add(Duration::try_from_secs_f64(longer).unwrap_or(Duration::MAX))
         })

@@ -2,9 +2,7 @@
 //!
 //! Afterwards, the cache equals the server, and so do the objects that handlers know from events.
 //!
-//! The seed of a [`Schedule`] determines its writes and faults. It does not determine the jitter of
-//! the informers' retries, so a seed may need several runs to reproduce a failure: add
-//! `STEERSMAN_SOAK=60` to the command that a failure prints.
+//! The seed of a [`Schedule`] determines its writes, its faults and the jitter of retries.
 
 use super::{
     event_checker::{CheckedHandler, EventChecker, Versions, version_of, versions},
@@ -22,7 +20,7 @@ use std::time::Duration;
 use steersman::{
     cache::{Cache, CacheOptions, InformerState, Query, Select},
     object::ObjectKey,
-    testing::{self, Environment, started_or_skipped},
+    testing::{self, Environment, seed_jitter, started_or_skipped},
 };
 use steersman_apiserver::{ApiServer, Options};
 use steersman_testkit::{Seeds, Test, this_test};
@@ -142,6 +140,7 @@ fn run_schedules(test: Test, reach: Reach, count: u64) {
             .enable_all()
             .start_paused(true)
             .build();
+        let _seeded = seed_jitter(seed);
         runtime
             .expect("a runtime")
             .block_on(Schedule::run(seed, reach))

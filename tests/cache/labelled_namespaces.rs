@@ -17,7 +17,7 @@ use steersman::{
     cache::{CacheError, CacheOptions, InformerEvent, InformerState, Namespaces, Query, Select},
     event::Event,
     object::ObjectKey,
-    testing::{Embedded, Env, TestServer},
+    testing::{Embedded, Env, TestServer, seed_jitter},
 };
 use steersman_apiserver::Fault;
 use steersman_testkit::{Seeds, this_test};
@@ -190,6 +190,7 @@ async fn a_forbidden_list_of_namespaces_is_reported_and_an_empty_one_syncs() {
 #[tokio::test(start_paused = true)]
 async fn soak_an_informer_of_labelled_namespaces_converges_on_the_server() {
     for seed in Seeds::new(this_test!(), 40) {
+        let _seeded = seed_jitter(seed);
         let mut random = StdRng::seed_from_u64(seed);
         let server = Embedded::start().expect("the server starts");
         let client = server.client().expect("a client");

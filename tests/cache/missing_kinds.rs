@@ -20,7 +20,7 @@ use std::{
 use steersman::{
     cache::{Cache, CacheOptions, Events, Informer, InformerEvent, InformerState, Query, Select},
     event::Event,
-    testing::{Embedded, Env, TestServer},
+    testing::{Embedded, Env, TestServer, seed_jitter},
 };
 use steersman_apiserver::Fault;
 use steersman_testkit::{Seeds, this_test};
@@ -276,6 +276,7 @@ async fn an_informer_whose_type_disagrees_with_the_crd_reports_both() {
 #[tokio::test(start_paused = true)]
 async fn soak_informers_converge_while_kinds_are_installed_and_removed_at_random() {
     for seed in Seeds::new(this_test!(), 20) {
+        let _seeded = seed_jitter(seed);
         let mut random = StdRng::seed_from_u64(seed);
         let (server, cache) = embedded();
         let client = server.client().expect("a client");

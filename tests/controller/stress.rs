@@ -22,6 +22,7 @@ use steersman::{
     controller::{Options, Retry},
     prelude::*,
     reconcile::Result,
+    testing::seed_jitter,
 };
 use steersman_testkit::{Seeds, Test, this_test};
 use tokio::{
@@ -225,6 +226,7 @@ async fn round(seed: u64) {
 /// By default, there are `count` rounds.
 fn rounds(test: Test, count: u64, runtime: impl Fn() -> Runtime) {
     for seed in Seeds::new(test, count) {
+        let _seeded = seed_jitter(seed);
         runtime().block_on(round(seed));
     }
 }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use steersman::{
     prelude::*,
-    testing::{Embedded, Env, TestServer, run_real},
+    testing::{Embedded, Env, TestServer, run_real, seed_jitter},
 };
 use steersman_apiserver::{ApiServer, Options};
 use steersman_controllers::{
@@ -454,6 +454,7 @@ fn soak_a_lifecycle_has_the_same_result_if_two_calls_fail() -> anyhow::Result<()
         let scenario_runner = RepeatableScenario::new(Scenario::Lifecycle).await?;
         let baseline = scenario_runner.run(&[]).await?;
         for seed in Seeds::new(this_test!(), 20) {
+            let _seeded = seed_jitter(seed);
             fail_two_calls(
                 &scenario_runner,
                 &baseline,

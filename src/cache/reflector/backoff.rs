@@ -2,7 +2,7 @@
 //!
 //! A watch that worked is reopened within a second. Failures are retried with backoff.
 
-use rand::RngExt;
+use crate::jitter;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -35,7 +35,7 @@ impl Backoff {
             .saturating_mul(1 << self.failures.min(16))
             .min(MAX_DELAY);
         self.failures += 1;
-        let wait = wait.mul_f64(rand::rng().random_range(1.0..2.0));
+        let wait = wait.mul_f64(jitter::factor(1.0..2.0));
         let wait = wait.max(at_least.unwrap_or_default());
         self.delayed_until = Some(now + wait);
         wait
@@ -44,7 +44,7 @@ impl Backoff {
     /// Resets the failures, and returns the delay before a watch is reopened.
     pub(crate) fn reconnect_delay(&mut self) -> Duration {
         self.failures = 0;
-        MAX_RECONNECT_DELAY.mul_f64(rand::rng().random_range(0.0..1.0))
+        MAX_RECONNECT_DELAY.mul_f64(jitter::factor(0.0..1.0))
     }
 
     /// Records that a relist is needed, and returns the delay before it.

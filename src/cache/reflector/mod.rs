@@ -75,12 +75,12 @@ use self::{
 };
 use crate::{
     client::{CountedClient, with_inline_connections},
+    jitter,
     panic_message::panic_message,
 };
 use futures::FutureExt;
 use http::{Request, Response, header::RETRY_AFTER, response::Parts};
 use kube_client::client::Body;
-use rand::RngExt;
 use std::{mem, panic::AssertUnwindSafe, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -521,5 +521,5 @@ fn later_version(version: String, next: Option<String>) -> String {
 }
 
 fn watch_time() -> Duration {
-    MIN_WATCH_TIME.mul_f64(rand::rng().random_range(1.0..2.0))
+    MIN_WATCH_TIME.mul_f64(jitter::factor(1.0..2.0))
 }

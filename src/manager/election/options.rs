@@ -1,6 +1,7 @@
 //! Options of leader election: client-go's names, defaults and rules.
 
 use super::ElectionError;
+use crate::jitter;
 use std::{collections::BTreeMap, fs, time::Duration};
 
 /// Jitter of the delay between attempts, as in client-go.
@@ -122,8 +123,7 @@ impl LeaderElection {
 
     /// Returns the delay before the next attempt, with jitter.
     pub(super) fn jittered(&self) -> Duration {
-        self.retry_period
-            .mul_f64(1.0 + JITTER * rand::random::<f64>())
+        self.retry_period.mul_f64(jitter::factor(1.0..1.0 + JITTER))
     }
 }
 

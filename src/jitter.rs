@@ -1,0 +1,92 @@
+//! Random numbers for delays, which a test can seed.
+
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use std::{cell::RefCell, ops::Range};
+
+thread_local! {
+    static SEEDED: RefCell<Option<StdRng>> = const { RefCell::new(None) };
+}
+
+/// Returns a random factor in `range`.
+pub(crate) fn factor(range: Range<f64>) -> f64 {
+    SEEDED.with_borrow_mut(|seeded| match seeded {
+        Some(seeded) => seeded.random_range(range),
+        None => rand::rng().random_range(range),
+    })
+}
+
+/// Returns a random number, for the seed of a hash.
+pub(crate) fn number() -> u64 {
+    SEEDED.with_borrow_mut(|seeded| match seeded {
+        Some(seeded) => seeded.random(),
+        None => rand::rng().random(),
+    })
+}
+
+/// Guard that seeds the jitter of the current thread until it is dropped.
+#[cfg(all(feature = "testing", unix))]
+#[derive(Debug)]
+#[must_use = "the jitter is random again when the guard is dropped"]
+pub struct SeededJitter {
+    before: Option<StdRng>,
+    /// The guard must be dropped on the thread that it seeded.
+    not_send: std::marker::PhantomData<*const ()>,
+}
+
+/// Makes the jitter of all delays on the current thread depend on `seed` only.
+///
+/// Retries, resyncs, watch lifetimes and lease renewals have a random part, so that clients do not
+/// send their requests at the same time. A test on a current-thread runtime with paused time is
+/// reproducible only if that part is.
+///
+/// ```
+/// use steersman::{testing::seed_jitter, workqueue::Limiter};
+/// use std::time::Duration;
+/// use tokio::time::Instant;
+///
+/// let delay = || {
+///     let _seeded = seed_jitter(7);
+///     let limiter = Limiter::fixed(Duration::from_secs(1)).jitter(0.5);
+///     limiter.delay(&"web", 0, Instant::now())
+/// };
+/// assert_eq!(delay(), delay());
+/// ```
+#[cfg(all(feature = "testing", unix))]
+pub fn seed_jitter(seed: u64) -> SeededJitter {
+    let before = SEEDED.replace(Some(StdRng::seed_from_u64(seed)));
+    SeededJitter {
+        before,
+        not_send: std::marker::PhantomData,
+    }
+}
+
+#[cfg(all(feature = "testing", unix))]
+impl Drop for SeededJitter {
+    fn drop(&mut self) {
+        SEEDED.set(self.before.take());
+    }
+}
+
+#[cfg(all(test, feature = "testing", unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_determines_the_numbers_until_the_guard_is_dropped() {
+        let draw = || (factor(0.0..1.0), number());
+        let seeded = || {
+            let _seeded = seed_jitter(3);
+            draw()
+        };
+        assert_eq!(seeded(), seeded());
+        let _outer = seed_jitter(4);
+        let first = draw();
+        assert_ne!(first, seeded());
+        let second = draw();
+        drop(_outer);
+        let _outer = seed_jitter(4);
+        assert_eq!((first, second), (draw(), draw()));
+        drop(_outer);
+        assert_ne!(draw(), draw());
+    }
+}
