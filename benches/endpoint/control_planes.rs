@@ -1,6 +1,6 @@
 //! Control planes whose workspaces have their outputs, on an embedded server that records calls.
 
-use crate::controllers::{NAMESPACE, Running, Server};
+use crate::recording_server::{NAMESPACE, Running, Server};
 use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

@@ -6,6 +6,8 @@
 mod control_planes;
 #[path = "../controllers.rs"]
 mod controllers;
+#[path = "../recording_server.rs"]
+mod recording_server;
 
 use self::controllers::{Workload, milliseconds, runtime};
 use control_planes::{ControlPlanes, completed_reconciles};

@@ -1,6 +1,6 @@
 //! Clusters whose infrastructure is ready, on an embedded server that records calls.
 
-use crate::controllers::{Running, Server};
+use crate::recording_server::{Running, Server};
 use anyhow::Context;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};

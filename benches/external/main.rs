@@ -6,6 +6,8 @@
 mod clusters;
 #[path = "../controllers.rs"]
 mod controllers;
+#[path = "../recording_server.rs"]
+mod recording_server;
 
 use self::{
     clusters::{Clusters, INFRASTRUCTURE},

@@ -15,6 +15,8 @@ mod minimal_roles;
 mod missing_kinds;
 mod propagation;
 mod recording_proxy;
+#[path = "../../../benches/recording_server.rs"]
+mod recording_server;
 mod request_count;
 mod scope;
 mod secrecy;

@@ -27,8 +27,8 @@ fn summarized(conditions: &[Condition], options: &SummaryOptions<'_>) -> Option<
     Some([summary.status, summary.reason, summary.message])
 }
 
-fn texts(texts: [&str; 3]) -> Option<[String; 3]> {
-    Some(texts.map(Into::into))
+fn texts(texts: [&str; 3]) -> [String; 3] {
+    texts.map(Into::into)
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn a_summary_lists_issues_and_unknown_conditions_in_the_order_of_the_types() {
     let message = "* A: Message-A\n* B: Reason-B\n* !C: Message-C";
     assert_eq!(
         summarized(&conditions, &OPTIONS),
-        texts(["False", "NotReady", message])
+        Some(texts(["False", "NotReady", message]))
     );
     let unknown = [
         condition("A", Status::Unknown, "Message-A"),
@@ -52,7 +52,7 @@ fn a_summary_lists_issues_and_unknown_conditions_in_the_order_of_the_types() {
     let message = "* A: Message-A";
     assert_eq!(
         summarized(&unknown, &OPTIONS),
-        texts(["Unknown", "ReadyUnknown", message])
+        Some(texts(["Unknown", "ReadyUnknown", message]))
     );
 }
 
@@ -66,7 +66,7 @@ fn a_summary_without_issues_lists_messages_only() {
     let message = "* B: Message-B\n* !C: Message-C";
     assert_eq!(
         summarized(&conditions, &OPTIONS),
-        texts(["True", "Ready", message])
+        Some(texts(["True", "Ready", message]))
     );
     let default = SummaryOptions {
         types: &["A"],
@@ -74,7 +74,7 @@ fn a_summary_without_issues_lists_messages_only() {
     };
     assert_eq!(
         summarized(&conditions, &default),
-        texts(["True", "InfoReported", ""])
+        Some(texts(["True", "InfoReported", ""]))
     );
 }
 
@@ -87,7 +87,7 @@ fn a_missing_condition_is_unknown_unless_it_is_optional() {
     let message = "* !C: Condition not yet reported";
     assert_eq!(
         summarized(&conditions, &OPTIONS),
-        texts(["Unknown", "ReadyUnknown", message])
+        Some(texts(["Unknown", "ReadyUnknown", message]))
     );
     let optional = SummaryOptions {
         optional: &["!C"],
@@ -95,7 +95,7 @@ fn a_missing_condition_is_unknown_unless_it_is_optional() {
     };
     assert_eq!(
         summarized(&conditions, &optional),
-        texts(["True", "Ready", ""])
+        Some(texts(["True", "Ready", ""]))
     );
 }
 

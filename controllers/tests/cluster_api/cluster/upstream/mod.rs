@@ -84,7 +84,7 @@ async fn a_cluster_of_the_crds_of_cluster_api_is_provisioned_and_deleted_on_the_
 -> anyhow::Result<()> {
     // Not the shared server, whose CRDs other tests use.
     let started = Environment::start(testing::Options::default()).await;
-    let Some(environment) = testing::or_left_out(started) else {
+    let Some(environment) = testing::started_or_skipped(started) else {
         return Ok(());
     };
     let env = Env::Real(Real::new(environment));
