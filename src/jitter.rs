@@ -79,14 +79,14 @@ mod tests {
             draw()
         };
         assert_eq!(seeded(), seeded());
-        let _outer = seed_jitter(4);
+        let outer = seed_jitter(4);
         let first = draw();
         assert_ne!(first, seeded());
         let second = draw();
-        drop(_outer);
-        let _outer = seed_jitter(4);
+        drop(outer);
+        let outer = seed_jitter(4);
         assert_eq!((first, second), (draw(), draw()));
-        drop(_outer);
+        drop(outer);
         assert_ne!(draw(), draw());
     }
 }

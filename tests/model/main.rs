@@ -6,6 +6,9 @@
 //!
 //! Every check runs two thousand schedules; `cargo xtask soak model` runs them for longer.
 
+#[allow(dead_code, unreachable_pub, reason = "the checks do not seed")]
+#[path = "../../src/jitter.rs"]
+mod jitter;
 #[allow(dead_code, unreachable_pub, reason = "the checks use nothing of it")]
 #[path = "../../src/prometheus.rs"]
 mod prometheus;
