@@ -98,7 +98,7 @@ fn a_namespace_does_not_publish_the_sync_before_the_ledger_has_the_list_of_anoth
             let writer = Writer::of(&Token::default());
             core.ledger.wrote(&writer, version, &|_, _| {
                 locked.send(()).expect("the test waits");
-                drop(released.recv());
+                released.recv().expect_err("the test drops the sender");
                 Existence::Gone
             });
         });
