@@ -1,6 +1,6 @@
 //! Random numbers for delays, which a test can seed.
 
-use rand::{RngExt, SeedableRng, rngs::StdRng};
+use rand::{RngExt, rngs::StdRng};
 use std::{cell::RefCell, ops::Range};
 
 thread_local! {
@@ -53,7 +53,7 @@ pub struct SeededJitter {
 /// ```
 #[cfg(all(feature = "testing", unix))]
 pub fn seed_jitter(seed: u64) -> SeededJitter {
-    let before = SEEDED.replace(Some(StdRng::seed_from_u64(seed)));
+    let before = SEEDED.replace(Some(rand::SeedableRng::seed_from_u64(seed)));
     SeededJitter {
         before,
         not_send: std::marker::PhantomData,
