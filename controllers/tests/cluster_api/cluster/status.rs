@@ -27,10 +27,11 @@ async fn with_status(
 ) -> anyhow::Result<(Fixture, super::fixture::Running)> {
     let fixture = Fixture::new(env).await?;
     let running = fixture.start(env.client()?)?;
+    // Before the Cluster, so that no reconcile meets the infrastructure without its status.
+    fixture.create(BARN, json!({"status": status})).await?;
     fixture
         .create_cluster(json!({"infrastructureRef": BARN.reference()}))
         .await?;
-    fixture.create(BARN, json!({"status": status})).await?;
     Ok((fixture, running))
 }
 
