@@ -37,6 +37,9 @@ use steersman::{
 ///
 /// * Events pass the predicates of the call, and then those of objects that are not paused. See
 ///   [`ObjectTrackerBuilder::deletes_of_paused_objects`].
+/// * The owners of [`track_for`](Self::track_for) are enqueued whenever the objects of the kind have
+///   become complete in the cache, because an owner may have read an object before that was deleted
+///   meanwhile. Call the tracker before you read.
 /// * A watch that cannot be added, has failed or was stopped is not tracked. The next call adds it
 ///   again.
 /// * The watch of a kind that is not installed starts once its CRD is installed. When the version of
@@ -284,6 +287,16 @@ impl<R: Key> ObjectTracker<R> {
         let live = kinds.iter().filter(|(_, tracked)| tracked.is_live());
         live.map(|(kind, tracked)| kind.with_version(&tracked.version))
             .collect()
+    }
+}
+
+impl<R: Key> Shared<R> {
+    /// Returns the owners that refer to a kind.
+    fn owners(&self, kind: &GroupVersionKind) -> Vec<R> {
+        let kinds = self.kinds.lock();
+        let tracked = kinds.get(&GroupKind::from(kind));
+        let owners = tracked.map(|tracked| tracked.referrers.owners.iter().cloned());
+        owners.into_iter().flatten().collect()
     }
 }
 

@@ -3,6 +3,10 @@
 //! When the version is not served any more, its informer reports its objects as deleted. The source
 //! then waits for another version, has that one watched, and ends.
 //!
+//! While the informer is not synced, owners read from the API server, which may serve an object that
+//! is deleted before the informer lists it. No event reports that deletion. So the owners are
+//! enqueued whenever the informer becomes synced.
+//!
 //! Invariant: a change of a CRD between discovery and the wait for one is not lost, because the
 //! events of CRDs are subscribed to first.
 
@@ -23,7 +27,7 @@ use steersman::{
     handler::Enqueue,
     prelude::*,
     source::{KindWithCache, Source, SourceContext, WatchError},
-    workqueue::Key,
+    workqueue::{Add, Key, Priority},
 };
 use tokio::{select, time::sleep};
 
@@ -74,16 +78,63 @@ impl<R: Key> Source<R> for ExternalKind<R> {
             kind,
             tracker,
         } = self;
+        let owners = queue.clone();
         select! {
             ended = source.run(queue, cx) => ended,
-            replaced = replaced(&kind, tracker) => replaced,
+            replaced = replaced(&kind, &tracker) => replaced,
+            failed = enqueue_owners(&kind, &tracker, &owners) => failed,
         }
     }
 }
 
+/// Enqueues the owners that refer to the kind, whenever its informer becomes synced.
+async fn enqueue_owners<R: Key>(
+    kind: &GroupVersionKind,
+    tracker: &Weak<Shared<R>>,
+    queue: &Enqueue<R>,
+) -> anyhow::Result<()> {
+    let Some(informer) = informer(kind, tracker)? else {
+        return pending().await;
+    };
+    loop {
+        informer
+            .wait_for(|state| *state == InformerState::Synced)
+            .await;
+        let owners = tracker.upgrade().map(|shared| shared.owners(kind));
+        for owner in owners.into_iter().flatten() {
+            let priority = Some(Priority::LOW);
+            queue.add_with(
+                owner,
+                Add {
+                    priority,
+                    ..Add::default()
+                },
+            );
+        }
+        informer
+            .wait_for(|state| *state != InformerState::Synced)
+            .await;
+    }
+}
+
+/// Returns the informer of a kind; `None` if the tracker was dropped.
+fn informer<R: Key>(
+    kind: &GroupVersionKind,
+    tracker: &Weak<Shared<R>>,
+) -> anyhow::Result<Option<Informer<DynamicObject>>> {
+    let Some(shared) = tracker.upgrade() else {
+        return Ok(None);
+    };
+    let select = Select::dynamic(kind.clone()).optional();
+    Ok(Some(shared.parts.cache.informer_of(select)?))
+}
+
 /// Waits until the version is not served any more, and has another one watched instead.
-async fn replaced<R: Key>(kind: &GroupVersionKind, tracker: Weak<Shared<R>>) -> anyhow::Result<()> {
-    let Some(versions) = Versions::of(kind, &tracker)? else {
+async fn replaced<R: Key>(
+    kind: &GroupVersionKind,
+    tracker: &Weak<Shared<R>>,
+) -> anyhow::Result<()> {
+    let Some(versions) = Versions::of(kind, tracker)? else {
         return pending().await;
     };
     let version = versions.await_another().await;
@@ -109,16 +160,14 @@ impl<'a> Versions<'a> {
         kind: &'a GroupVersionKind,
         tracker: &Weak<Shared<R>>,
     ) -> anyhow::Result<Option<Self>> {
-        let Some(shared) = tracker.upgrade() else {
+        let (Some(informer), Some(shared)) = (informer(kind, tracker)?, tracker.upgrade()) else {
             return Ok(None);
         };
-        let parts = &shared.parts;
-        let select = Select::dynamic(kind.clone()).optional();
         Ok(Some(Self {
             kind,
-            resolver: parts.resolver.clone(),
-            span: parts.span.clone(),
-            informer: parts.cache.informer_of(select)?,
+            resolver: shared.parts.resolver.clone(),
+            span: shared.parts.span.clone(),
+            informer,
             crds: shared.crds.clone(),
         }))
     }

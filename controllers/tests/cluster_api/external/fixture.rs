@@ -68,10 +68,13 @@ impl Fixture {
 
     /// Waits until these objects of a provider, and no others, were reconciled. Forgets them.
     pub(super) async fn until_reconciled(&self, provider: &Provider, names: &[&str]) {
-        let expected: BTreeSet<_> = names
-            .iter()
-            .map(|name| provider.key(name).to_string())
-            .collect();
+        let keys: Vec<_> = names.iter().map(|name| provider.key(name)).collect();
+        self.until_requested(&keys).await;
+    }
+
+    /// Waits until these requests, and no others, were reconciled. Forgets them.
+    pub(super) async fn until_requested(&self, expected: &[Request]) {
+        let expected: BTreeSet<_> = expected.iter().map(ToString::to_string).collect();
         let reconciled = || -> BTreeSet<_> {
             let requests = self.requests.lock();
             requests.iter().map(ToString::to_string).collect()

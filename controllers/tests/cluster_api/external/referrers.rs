@@ -1,6 +1,6 @@
 //! Watches that end with their last referrer.
 
-use super::{Provider, fixture::Fixture};
+use super::{CURRENT, Provider, fixture::Fixture};
 use serde_json::json;
 use steersman::{
     controller::{WatchHandle, WatchState},
@@ -29,6 +29,7 @@ steersman::env_test! {
         track(&fixture, "one", &provider)?;
         track(&fixture, "two", &provider)?;
         handle.await_synced().await?;
+        fixture.until_requested(&[one.clone(), two.clone()]).await;
         fixture.tracker.release(&one);
         fixture.tracker.release(&one);
         fixture.tracker.release(&Request::new("shop", "three"));
@@ -41,7 +42,21 @@ steersman::env_test! {
         until_stopped(&handle).await?;
         // A new referrer starts a new watch, which delivers the existing objects.
         track(&fixture, "two", &provider)?;
-        fixture.until_reconciled(&provider, &["a"]).await;
+        fixture.until_requested(&[provider.key("a"), two]).await;
+        fixture.stop().await
+    }
+
+    /// The owner may have read an object that was deleted before the kind was listed.
+    async fn an_owner_is_enqueued_whenever_the_kind_becomes_synced(env: Env) -> anyhow::Result<()> {
+        let provider = Provider::without_crd(&env, "enqueued").await?;
+        let fixture = Fixture::start(&env)?;
+        let one = Request::new("shop", "one");
+        track(&fixture, "one", &provider)?;
+        provider.install(&env, &["v1"], &[CURRENT]).await?;
+        fixture.until_requested(std::slice::from_ref(&one)).await;
+        provider.uninstall().await?;
+        provider.install(&env, &["v1"], &[CURRENT]).await?;
+        fixture.until_requested(&[one]).await;
         fixture.stop().await
     }
 
