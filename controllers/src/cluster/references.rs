@@ -57,20 +57,12 @@ impl References {
         let kind = GroupKind::from(reference);
         let (namespace, _) = parts(cluster);
         let client = &self.client;
+        let contract = self.track(&kind, cluster).await?;
         let read = external::get_from_contract_versioned_ref(client, reference, namespace).await;
         let object = match read {
             Err(error) if error.is_not_found() => None,
             object => Some(object?),
         };
-        let metadata = contract::crd_metadata(client, &kind).await?;
-        let latest =
-            contract::latest_contract_and_api_version(&metadata.metadata, contract::VERSION)?;
-        self.tracker.track_for(
-            &ObjectKey::of(cluster),
-            &kind.with_version(&latest.version),
-            self.clusters.of_referenced(&kind),
-            (Changed,),
-        )?;
         let Some(object) = object else {
             return Ok(None);
         };
@@ -78,8 +70,26 @@ impl References {
             return Ok(None);
         };
         copy_failures(cluster, &object)?;
-        let contract = latest.contract;
         Ok(Some(Provider { object, contract }))
+    }
+
+    /// Watches a kind for a Cluster, and returns the contract that its CRD names.
+    ///
+    /// The kind is watched before an object is read, so that a failed read is repeated when the
+    /// kind is served and its objects can be listed.
+    async fn track(&self, kind: &GroupKind, cluster: &Cluster) -> Result<String> {
+        let metadata = contract::crd_metadata(&self.client, kind).await;
+        let latest = metadata.and_then(|metadata| {
+            contract::latest_contract_and_api_version(&metadata.metadata, contract::VERSION)
+        });
+        let latest = latest.map_err(external::Error::from)?;
+        self.tracker.track_for(
+            &ObjectKey::of(cluster),
+            &kind.with_version(&latest.version),
+            self.clusters.of_referenced(kind),
+            (Changed,),
+        )?;
+        Ok(latest.contract)
     }
 
     /// Sets owner reference and label, if one of them differs. `None` if the object was deleted

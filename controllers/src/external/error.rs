@@ -63,6 +63,17 @@ impl Error {
     }
 }
 
+/// Reports that an object cannot be read because the version of its reference is not known.
+impl From<ContractError> for Error {
+    fn from(error: ContractError) -> Self {
+        if error.is_not_found() {
+            Self::NoDefinition(error.to_string())
+        } else {
+            Self::Contract(Failed::new("failed to get object from ref", error))
+        }
+    }
+}
+
 /// Cause of an operation that failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

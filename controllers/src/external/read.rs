@@ -67,13 +67,7 @@ async fn latest_version(client: &Client, kind: &GroupKind) -> Result<String, Err
         contract::latest_contract_and_api_version(&metadata.metadata, contract::VERSION)
     };
     let latest = contract::crd_metadata(client, kind).await.and_then(decide);
-    latest.map(|latest| latest.version).map_err(|error| {
-        if error.is_not_found() {
-            Error::NoDefinition(error.to_string())
-        } else {
-            Error::Contract(Failed::new("failed to get object from ref", error))
-        }
-    })
+    Ok(latest?.version)
 }
 
 /// Deletes the object that a reference names, without preconditions.

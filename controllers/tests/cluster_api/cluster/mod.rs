@@ -6,6 +6,7 @@ mod control_plane;
 mod deletion;
 mod fixture;
 mod infrastructure;
+mod missed_events;
 mod ownership;
 mod pause;
 mod recording_proxy;

@@ -1,6 +1,6 @@
 //! Proxy between a manager and the API server, which records requests and can cut the connection.
 
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use parking_lot::Mutex;
@@ -41,6 +41,8 @@ struct Shared {
     /// Number of requests that are answered.
     answered: usize,
     is_cut: watch::Sender<bool>,
+    /// Group whose discovery is answered with 404.
+    hidden: Mutex<Option<String>>,
 }
 
 impl Proxy {
@@ -57,6 +59,7 @@ impl Proxy {
             calls: Mutex::default(),
             answered,
             is_cut: watch::Sender::new(false),
+            hidden: Mutex::default(),
         }))
     }
 
@@ -76,6 +79,16 @@ impl Proxy {
         cut.wait_for(|cut| *cut)
             .await
             .expect("the sender is shared");
+    }
+
+    /// Answers as if no resource of this group were served yet.
+    pub(crate) fn hide(&self, group: &str) {
+        *self.0.hidden.lock() = Some(group.to_owned());
+    }
+
+    /// Ends the effect of [`hide`](Self::hide).
+    pub(crate) fn show(&self) {
+        *self.0.hidden.lock() = None;
     }
 
     /// Returns the number of requests, including those of watches.
@@ -121,8 +134,14 @@ impl Proxy {
         if number > self.0.answered.saturating_add(1) {
             return pending().await;
         }
+        let path = parts.uri.path().to_owned();
+        let hidden = self.0.hidden.lock().clone();
         let request = Request::from_parts(parts, Body::from(body.to_vec()));
         let response = server.send(request).await?;
+        let response = match hidden {
+            Some(group) => without_group(response, &path, &group).await?,
+            None => response,
+        };
         if number > self.0.answered {
             self.0.is_cut.send_replace(true);
             return pending().await;
@@ -139,4 +158,26 @@ fn path(path: &str) -> String {
         ["namespaces", _, rest @ ..] if !rest.is_empty() => rest.join("/"),
         all => all.join("/"),
     }
+}
+
+/// Returns the response of a server that does not serve a group.
+async fn without_group(
+    response: Response<Body>,
+    path: &str,
+    group: &str,
+) -> anyhow::Result<Response<Body>> {
+    if path.starts_with(&format!("/apis/{group}/")) {
+        let mut response = Response::new(Body::from(b"404 page not found".to_vec()));
+        *response.status_mut() = StatusCode::NOT_FOUND;
+        return Ok(response);
+    }
+    if path != "/apis" {
+        return Ok(response);
+    }
+    let body = response.into_body().collect().await?.to_bytes();
+    let mut groups: Value = serde_json::from_slice(&body)?;
+    if let Some(groups) = groups["groups"].as_array_mut() {
+        groups.retain(|listed| listed["name"] != group);
+    }
+    Ok(Response::new(Body::from(serde_json::to_vec(&groups)?)))
 }

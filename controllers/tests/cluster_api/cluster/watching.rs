@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// Infrastructure of the contract v1beta1 whose CRD is installed during the test.
-const LATE: Kind = Kind {
+pub(super) const LATE: Kind = Kind {
     group: "late.cluster.x-k8s.io",
     version: "v1alpha3",
     name: "LateCluster",
