@@ -70,10 +70,14 @@ steersman::env_test! {
     }
 
     async fn a_condition_keeps_its_time(env: Env) -> anyhow::Result<()> {
-        let (fixture, running) = with_status(&env, json!({"v1beta2": {"conditions": [{
+        let fixture = Fixture::new(&env).await?;
+        // Created first: a condition that is False already keeps the time of its last change.
+        fixture.create(BARN, json!({"status": {"v1beta2": {"conditions": [{
             "type": "Ready", "status": "False", "reason": "Digging", "message": "2 m left",
             "lastTransitionTime": "2024-05-06T07:08:09Z",
-        }]}})).await?;
+        }]}}})).await?;
+        fixture.create_cluster(json!({"infrastructureRef": BARN.reference()})).await?;
+        let running = fixture.start(env.client()?)?;
         fixture.until_reason(READY, "Digging").await?;
         let cluster = fixture.cluster().await?;
         let status = cluster.status.as_ref().expect("a status");
