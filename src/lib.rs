@@ -14,10 +14,10 @@
 //!
 //! A [`builder`] assembles a controller, and a [`manager`] runs several of them. [`object`] defines
 //! how objects are represented, and a [`recorder`] writes Kubernetes events. The default feature
-//! `admin` serves metrics, health checks and debug pages. The feature `logging` sets up logs as
-//! text or JSON. The default feature `kube-runtime` adds `source::stream`, for watchers and
-//! reflectors of kube-rs. The feature `testing` runs tests against an embedded API server and a
-//! real one.
+//! `admin` serves metrics, health checks and debug pages. It includes the feature `tls`, for serving
+//! certificates that are reloaded. The feature `logging` sets up logs as text or JSON. The default
+//! feature `kube-runtime` adds `source::stream`, for watchers and reflectors of kube-rs. The feature
+//! `testing` runs tests against an embedded API server and a real one.
 //!
 //! See [`controller`] for a complete controller. The work queue also works alone:
 //!
@@ -65,7 +65,7 @@ pub mod source;
 mod sync;
 #[cfg(all(feature = "testing", unix))]
 pub mod testing;
-#[cfg(feature = "admin")]
+#[cfg(feature = "tls")]
 pub mod tls;
 pub mod workqueue;
 

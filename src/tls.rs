@@ -1,7 +1,7 @@
 //! Serving certificates from files that are replaced while the server runs.
 //!
-//! Use [`CertificateWatcher`] for a server of your own, such as a webhook. The admin server has
-//! one.
+//! Feature `tls`, part of `admin`. Use [`CertificateWatcher`] for a server of your own, such as a
+//! webhook. The admin server has one.
 //!
 //! ```
 //! # async fn example() -> Result<(), steersman::tls::TlsError> {
@@ -17,9 +17,7 @@
 //! Invariant: the certificate that is served was read together with its key. A pair that is not
 //! valid changes nothing.
 
-use crate::prometheus::Page;
 use parking_lot::{Mutex, RwLock};
-use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
 use ring::digest::{SHA256, digest};
 use rustls::{
     ServerConfig,
@@ -32,7 +30,7 @@ use std::{
     fmt, fs,
     path::{Path, PathBuf},
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -76,10 +74,10 @@ pub struct TlsError {
     pub reason: String,
 }
 
-/// Serves a certificate from files, and reloads it when they change.
+/// Holds a certificate from files, and reloads it when they change.
 ///
-/// It is a certificate resolver of rustls. [`server_config`](Self::server_config) returns a
-/// configuration that uses it. The files are read every 10 s while [`run`](Self::run) runs. A new
+/// It is a certificate resolver of rustls for servers. [`server_config`](Self::server_config)
+/// returns a configuration that uses it. A client uses [`current`](Self::current). The files are read every 10 s while [`run`](Self::run) runs. A new
 /// pair that is not valid is logged, and the old one stays.
 pub struct CertificateWatcher {
     files: TlsFiles,
@@ -114,6 +112,13 @@ impl CertificateWatcher {
             reads: AtomicU64::new(1),
             errors: AtomicU64::new(0),
         }))
+    }
+
+    /// Returns the last valid certificate with its key.
+    ///
+    /// It is the same `Arc` until a new certificate is loaded.
+    pub fn current(&self) -> Arc<CertifiedKey> {
+        self.current.read().clone()
     }
 
     /// Returns a configuration for a listener: TLS 1.2 and 1.3, HTTP/1.1, no client certificates.
@@ -221,7 +226,7 @@ fn invalid(path: &Path, reason: impl ToString) -> TlsError {
 
 impl ResolvesServerCert for CertificateWatcher {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.current.read().clone())
+        Some(self.current())
     }
 }
 
@@ -233,42 +238,53 @@ impl fmt::Debug for CertificateWatcher {
     }
 }
 
-/// Counts reads of certificates by all servers, under the names of controller-runtime.
-///
-/// Clones share the counts.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TlsMetrics(Arc<Mutex<Vec<Weak<CertificateWatcher>>>>);
+#[cfg(feature = "admin")]
+pub(crate) use self::metrics::TlsMetrics;
 
-impl TlsMetrics {
-    pub(crate) fn watch(&self, certificates: &Arc<CertificateWatcher>) {
-        self.0.lock().push(Arc::downgrade(certificates));
-    }
-}
+#[cfg(feature = "admin")]
+mod metrics {
+    use super::{Arc, CertificateWatcher, Mutex, Relaxed, fmt};
+    use crate::prometheus::Page;
+    use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
+    use std::sync::{Weak, atomic::AtomicU64};
 
-impl Collector for TlsMetrics {
-    fn encode(&self, mut page: DescriptorEncoder) -> fmt::Result {
-        let all: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
-        if all.is_empty() {
-            return Ok(());
+    /// Counts reads of certificates by all servers, under the names of controller-runtime.
+    ///
+    /// Clones share the counts.
+    #[derive(Clone, Debug, Default)]
+    pub(crate) struct TlsMetrics(Arc<Mutex<Vec<Weak<CertificateWatcher>>>>);
+
+    impl TlsMetrics {
+        pub(crate) fn watch(&self, certificates: &Arc<CertificateWatcher>) {
+            self.0.lock().push(Arc::downgrade(certificates));
         }
-        let sum = |count: fn(&CertificateWatcher) -> &AtomicU64| {
-            all.iter().map(|it| count(it).load(Relaxed)).sum()
-        };
-        let mut page = Page(&mut page);
-        page.counters(
-            (
-                "certwatcher_read_certificate",
-                "Number of certificates that were read",
-            ),
-            [(Vec::new(), sum(|it| &it.reads))],
-        )?;
-        page.counters(
-            (
-                "certwatcher_read_certificate_errors",
-                "Number of certificates that could not be used",
-            ),
-            [(Vec::new(), sum(|it| &it.errors))],
-        )
+    }
+
+    impl Collector for TlsMetrics {
+        fn encode(&self, mut page: DescriptorEncoder) -> fmt::Result {
+            let all: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
+            if all.is_empty() {
+                return Ok(());
+            }
+            let sum = |count: fn(&CertificateWatcher) -> &AtomicU64| {
+                all.iter().map(|it| count(it).load(Relaxed)).sum()
+            };
+            let mut page = Page(&mut page);
+            page.counters(
+                (
+                    "certwatcher_read_certificate",
+                    "Number of certificates that were read",
+                ),
+                [(Vec::new(), sum(|it| &it.reads))],
+            )?;
+            page.counters(
+                (
+                    "certwatcher_read_certificate_errors",
+                    "Number of certificates that could not be used",
+                ),
+                [(Vec::new(), sum(|it| &it.errors))],
+            )
+        }
     }
 }
 

@@ -2,8 +2,16 @@
 
 use clap::builder::PossibleValue;
 use serde_json::Value;
-use steersman::manager::ManagerHandle;
-use steersman_controllers::{cluster, cluster_api, endpoint};
+use std::path::PathBuf;
+use steersman::{manager::ManagerHandle, tls::TlsFiles};
+use steersman_controllers::{
+    cluster, cluster_api, endpoint,
+    extension_config::{
+        self, WarmupPolicy,
+        catalog::Catalog,
+        client::{RuntimeClient, RuntimeClientBuilder, RuntimeSdkMetrics},
+    },
+};
 
 /// Controller with its requirements.
 #[derive(Clone, Copy)]
@@ -31,6 +39,58 @@ pub(crate) struct Settings {
     /// Check every minute whether each endpoint responds, and report the result in the condition `EndpointHealthy`. The endpoints must be reachable from this process.
     #[arg(long)]
     endpoint_health: bool,
+
+    /// Do not discover extensions, but register what another process has discovered, and write nothing. For `extension-config`.
+    #[arg(long)]
+    extension_config_read_only: bool,
+
+    /// What happens at the start if an extension cannot be discovered. For `extension-config`.
+    #[arg(long, value_enum, default_value_t)]
+    warmup: Warmup,
+
+    #[command(flatten)]
+    pub(crate) client_certificate: ClientCertificate,
+}
+
+/// Values of `--warmup`.
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum Warmup {
+    /// Retry for 60 s, and then end the process with the error.
+    #[default]
+    Strict,
+    /// Start with the other extensions, and discover the failed ones later.
+    Lenient,
+}
+
+/// Certificate that the program shows to extensions.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct ClientCertificate {
+    /// PEM file with the client certificate for calls of extensions. It is read again when it changes.
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "runtime_extension_client_key_file"
+    )]
+    runtime_extension_client_cert_file: Option<PathBuf>,
+
+    /// PEM file with the key of the client certificate for calls of extensions.
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "runtime_extension_client_cert_file"
+    )]
+    runtime_extension_client_key_file: Option<PathBuf>,
+}
+
+impl ClientCertificate {
+    /// Sets the certificate, if there is one.
+    pub(crate) fn set(&self, builder: RuntimeClientBuilder) -> RuntimeClientBuilder {
+        let certificate = self.runtime_extension_client_cert_file.clone();
+        match certificate.zip(self.runtime_extension_client_key_file.clone()) {
+            Some((certificate, key)) => builder.client_certificate(TlsFiles { certificate, key }),
+            None => builder,
+        }
+    }
 }
 
 pub(crate) const ALL: &[ControllerEntry] = &[
@@ -67,7 +127,33 @@ pub(crate) const ALL: &[ControllerEntry] = &[
             Ok(())
         },
     },
+    ControllerEntry {
+        name: "extension-config",
+        about: "discovers the runtime extensions of each ExtensionConfig (opt-in: do not run it beside Cluster API's own controllers, except read-only)",
+        is_opt_in: true,
+        reconciles: "ExtensionConfig",
+        definitions: extension_config::definitions,
+        dependencies: Vec::new,
+        roles: extension_config::roles,
+        add_to: add_extension_config,
+    },
 ];
+
+fn add_extension_config(manager: &ManagerHandle, settings: &Settings) -> anyhow::Result<()> {
+    let builder = RuntimeClient::builder(manager.client(), Catalog::cluster_api())
+        .metrics(manager.metrics(RuntimeSdkMetrics::register));
+    let client = settings.client_certificate.set(builder).build()?;
+    let options = extension_config::Options {
+        read_only: settings.extension_config_read_only,
+        warmup: match settings.warmup {
+            Warmup::Strict => WarmupPolicy::Strict,
+            Warmup::Lenient => WarmupPolicy::Lenient,
+        },
+        ..extension_config::Options::default()
+    };
+    extension_config::add_to(manager, client, &options)?;
+    Ok(())
+}
 
 /// CRD that a controller needs.
 pub(crate) struct RequiredCrd {
@@ -124,7 +210,7 @@ fn required_by(controller: &ControllerEntry) -> impl Iterator<Item = RequiredCrd
 /// Selection of controllers by the command line.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ControllerSelection {
-    /// Controllers, separated by commas. Default: all except `cluster`. Run `cluster` only where Cluster API's own controllers do not run, because both would write the same fields.
+    /// Controllers, separated by commas. Default: all except `cluster` and `extension-config`. Run these two only where Cluster API's own controllers do not run, because both would write the same fields.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parser())]
     controllers: Vec<String>,
 }

@@ -5,6 +5,7 @@
 //! | `demo` | default command: API server, controllers and a demonstration in one process |
 //! | `run` | runs the controllers on a cluster |
 //! | `doctor` | checks whether the controllers can run on a cluster |
+//! | `extension` | calls a handler of a runtime extension by hand |
 //! | `manifests` | prints CRDs and permissions |
 //! | `admin` | flags of the admin server |
 //! | `connect` | finds the cluster and connects to it |
@@ -19,6 +20,7 @@ mod controller_table;
 mod demo;
 mod doctor;
 mod exit_code;
+mod extension;
 mod manifests;
 mod permissions;
 mod run;
@@ -59,6 +61,9 @@ enum Command {
     Rbac(manifests::Rbac),
     /// Check whether the controllers can run on a cluster: connection, clock, CRDs and permissions.
     Doctor(doctor::Flags),
+    /// Call runtime extensions by hand.
+    #[command(subcommand)]
+    Extension(extension::Command),
     /// Print completions for a shell: `source <(steersman completions bash)`.
     Completions {
         /// Shell.
@@ -88,6 +93,7 @@ async fn run_command(command: Command) -> anyhow::Result<()> {
         Command::Crds(flags) => manifests::print(&flags.manifests()?),
         Command::Rbac(flags) => manifests::print(&flags.manifests()),
         Command::Doctor(flags) => doctor::run(flags).await,
+        Command::Extension(command) => extension::run(command).await,
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "steersman", &mut script);

@@ -33,7 +33,7 @@ pub(crate) struct Flags {
     #[command(flatten)]
     admin: AdminFlags,
 
-    /// Number of objects that each controller reconciles concurrently.
+    /// Number of objects that each controller reconciles concurrently, except `extension-config`, which waits for up to 100 extensions.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
     workers: u16,
 

@@ -29,6 +29,11 @@ struct ClusterPage;
 #[doc = include_str!("../../docs/endpoint.md")]
 struct EndpointPage;
 
+/// Compiles the Rust blocks of `docs/extension-config.md`.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/extension-config.md")]
+struct ExtensionConfigPage;
+
 /// Compiles the Rust blocks of `docs/external.md`.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/external.md")]

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::{fs, path::Path};
-use steersman_controllers::{cluster, cluster_api, endpoint, manifests};
+use steersman_controllers::{cluster, cluster_api, endpoint, extension_config, manifests};
 
 #[track_caller]
 fn assert_up_to_date(path: &str, objects: &[Value], command: &str) {
@@ -34,6 +34,11 @@ fn the_checked_in_roles_match_the_controllers() {
         &cluster::roles(&[]),
         "rbac --controllers cluster",
     );
+    assert_up_to_date(
+        "rbac/extension-config.yaml",
+        &extension_config::roles(&[]),
+        "rbac --controllers extension-config",
+    );
 }
 
 #[test]
@@ -44,6 +49,8 @@ fn yaml_is_read_back_as_equal_objects() {
         endpoint::roles(&[]),
         cluster_api::definitions(),
         cluster::roles(&[]),
+        extension_config::definitions(),
+        extension_config::roles(&[]),
     ]
     .concat();
     let read: Vec<Value> = serde_saphyr::from_multiple(&manifests::yaml(&objects)).expect("YAML");

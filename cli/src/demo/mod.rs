@@ -29,6 +29,9 @@ use tokio::{select, time::Instant};
 /// Grace period. Nothing in the demonstration takes longer.
 const GRACE: Duration = Duration::from_millis(500);
 
+/// Default log filter.
+const LOG_FILTER: &str = "warn,steersman::controller::worker=off";
+
 /// Run a demonstration in one process, without a cluster.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Flags {
@@ -36,8 +39,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "ADDR", default_value_t = free_port())]
     admin: SocketAddr,
 
-    /// Log filter of the log on stderr. `info` shows each step of the controllers.
-    #[arg(long, value_name = "FILTER", default_value = "warn")]
+    /// Log filter of the log on stderr. `info` shows each step of the controllers. The default omits failed reconciles, which are a part of the demonstration.
+    #[arg(long, value_name = "FILTER", default_value = LOG_FILTER)]
     log_filter: String,
 }
 
@@ -50,7 +53,7 @@ impl Default for Flags {
     fn default() -> Self {
         Self {
             admin: free_port(),
-            log_filter: "warn".into(),
+            log_filter: LOG_FILTER.into(),
         }
     }
 }
@@ -98,11 +101,14 @@ pub(crate) async fn run(flags: Flags) -> Result<()> {
     ))?;
     let next_steps = next_steps(kubeconfig.path(), admin);
     manager.add(Stage::Leader, "the demonstration", async move |cx| {
-        select! {
+        let extension = select! {
             () = cx.stopped() => return Ok(()),
             ended = scenario.run() => ended?,
-        }
-        print_line(format_args!("\n{next_steps}"))
+        };
+        print_line(format_args!("\n{next_steps}"))?;
+        cx.stopped().await;
+        drop(extension);
+        Ok(())
     })?;
     let result = manager.run_until(async { drop(stopped.await) }).await;
     serving.stop().await;

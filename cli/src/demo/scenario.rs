@@ -1,10 +1,12 @@
-//! The demonstration: two clusters whose control planes Terraform creates, and one of a provider.
+//! The demonstration: two clusters whose control planes Terraform creates, one of a provider, and a
+//! runtime extension.
 //!
 //! One endpoint is in the outputs of a workspace, the other only in a Secret, which rotates. The
-//! third cluster is paused and deleted, see `lifecycle`. The controllers have no knowledge of the
-//! demonstration. Terraform, its operator and the provider are simulated by plain writes.
+//! third cluster is paused and deleted, see `lifecycle`. For the extension see
+//! `runtime_extension`. The controllers have no knowledge of the demonstration. Terraform, its operator and the provider are simulated by plain writes.
 
 mod lifecycle;
+mod runtime_extension;
 
 pub(super) use self::lifecycle::definitions;
 
@@ -18,6 +20,7 @@ use steersman::{client::Patch, manager::ManagerHandle, object::StaticKind, prelu
 use steersman_controllers::{
     cluster_api::{ApiEndpoint, Cluster, Machine},
     endpoint::{CAPTControlPlane, ENDPOINT_READY, WorkspaceTemplateApply, workspace_kind},
+    extension_config::{ExtensionConfig, server::Running},
 };
 use tokio::time::{Instant, timeout};
 
@@ -33,6 +36,7 @@ pub(super) struct Scenario {
     planes: Informer<CAPTControlPlane>,
     clusters: Informer<Cluster>,
     machines: Informer<Machine>,
+    extensions: Informer<ExtensionConfig>,
     started: Instant,
 }
 
@@ -44,6 +48,7 @@ impl Scenario {
             planes: cache.informer()?,
             clusters: cache.informer()?,
             machines: cache.informer()?,
+            extensions: cache.informer()?,
             manager,
             started,
         })
@@ -57,7 +62,8 @@ impl Scenario {
         ))
     }
 
-    pub(super) async fn run(&self) -> Result<()> {
+    /// Returns the runtime extension, which serves until it is dropped.
+    pub(super) async fn run(&self) -> Result<Running> {
         let names = self
             .manager
             .controllers()
@@ -97,7 +103,8 @@ impl Scenario {
         self.wait_until_propagated("bank", "green.bank.example.com:6443")
             .await?;
 
-        self.run_lifecycle().await
+        self.run_lifecycle().await?;
+        self.run_extension().await
     }
 
     /// Creates the objects of a user, and the status that the operator writes.
@@ -228,7 +235,11 @@ impl Scenario {
         name: &str,
         holds: impl Fn(Option<&K>) -> bool,
     ) -> Result<Option<Arc<K>>> {
-        let key = ObjectKey::new(NAMESPACE, name);
+        let key = if K::NAMESPACED {
+            ObjectKey::new(NAMESPACE, name)
+        } else {
+            ObjectKey::cluster_scoped(name)
+        };
         let wait = async {
             let mut events = informer.events();
             loop {

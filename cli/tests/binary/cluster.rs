@@ -46,8 +46,14 @@ async fn install(env: &Env) -> Result<()> {
 
 /// Returns the kubeconfig of a user.
 ///
-/// On the real server, the user has only the roles that the program prints for the namespace.
-async fn kubeconfig(env: &Env, namespace: &str, directory: &TempDir) -> Result<PathBuf> {
+/// On the real server, the user has only the roles that the program prints for the controller and
+/// the namespace.
+pub(crate) async fn kubeconfig(
+    env: &Env,
+    controller: &str,
+    namespace: &str,
+    directory: &TempDir,
+) -> Result<PathBuf> {
     let Env::Real(real) = env else {
         return Ok(env.kubeconfig().await?);
     };
@@ -56,7 +62,7 @@ async fn kubeconfig(env: &Env, namespace: &str, directory: &TempDir) -> Result<P
     user.write_kubeconfig(&path)?;
     let account = format!("{namespace}/steersman");
     let flags = ["--namespaces", namespace, "--service-account", &account];
-    let flags = [&["rbac", "--controllers", "cluster"][..], &flags].concat();
+    let flags = [&["rbac", "--controllers", controller][..], &flags].concat();
     let printed = run_to_exit(&flags).await?.stdout;
     let client = Client::new(env.client()?)?;
     for mut object in serde_saphyr::from_multiple::<Value>(&printed)? {
@@ -81,7 +87,7 @@ steersman::env_test! {
     async fn run_reconciles_and_deletes_a_cluster_with_the_printed_roles(env: Env) -> Result<()> {
         install(&env).await?;
         let (namespace, directory) = (env.namespace("hut").await?, tempfile::tempdir()?);
-        let path = kubeconfig(&env, &namespace, &directory).await?;
+        let path = kubeconfig(&env, "cluster", &namespace, &directory).await?;
         let flags = ["--kubeconfig", text(&path), "--controllers", "cluster", "--namespaces", &namespace];
         // The authorizer of the real server learns of roles by a watch.
         let doctor = eventually(async || {

@@ -85,7 +85,7 @@ async fn the_demo_prints_its_steps_and_serves_until_it_is_stopped() -> Result<()
     let mut rest = output.as_str();
     for step in [
         "API server listens on https://127.0.0.1:",
-        "manager runs the controllers: endpoint, cluster",
+        "manager runs the controllers: endpoint, cluster, extension-config",
         "CAPTControlPlane demo/shop: condition EndpointReady=False",
         "created Workspace shop",
         " CAPTControlPlane demo/shop: endpoint 4C1D2A.gr7.eu-west-1.eks.amazonaws.com:443",
@@ -110,6 +110,16 @@ async fn the_demo_prints_its_steps_and_serves_until_it_is_stopped() -> Result<()
         "DemoControlPlane demo/farm: gone",
         "condition Deleting=True, WaitingForInfrastructureDeletion",
         " Cluster demo/farm: gone",
+        "runtime extension listens on https://127.0.0.1:",
+        "created ExtensionConfig quota",
+        "ExtensionConfig quota: condition Discovered=True, Discovered",
+        "ExtensionConfig quota: handlers check.quota",
+        "updated Secret demo/quota",
+        "ExtensionConfig quota: condition Discovered=True, Discovered",
+        "runtime extension stopped",
+        "ExtensionConfig quota: condition Discovered=False, NotDiscovered",
+        "runtime extension started",
+        "ExtensionConfig quota: condition Discovered=True, Discovered",
         "Use: ",
         "Pages: ",
     ] {

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod demo;
+mod extension_config;
 mod failures;
 mod kubectl;
 mod manifests;

@@ -41,18 +41,30 @@ async fn roles_of_the_opt_in_controller_are_printed_as_they_are_checked_in() -> 
 }
 
 #[tokio::test]
-async fn the_help_states_that_cluster_must_not_run_beside_cluster_api() -> Result<()> {
+async fn the_help_states_what_must_not_run_beside_cluster_api() -> Result<()> {
     for command in ["run", "crds", "rbac", "doctor"] {
         let help = run_to_exit(&[command, "--help"]).await?.stdout;
         let words: Vec<_> = help.split_whitespace().collect();
         let help = words.join(" ");
         for text in [
-            "Default: all except `cluster`.",
-            "Run `cluster` only where Cluster API's own controllers do not run",
+            "Default: all except `cluster` and `extension-config`.",
+            "Run these two only where Cluster API's own controllers do not run",
             "opt-in: do not run it beside Cluster API's own controllers",
         ] {
             assert!(help.contains(text), "{text} in {help}");
         }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn manifests_of_extension_configs_are_printed_as_they_are_checked_in() -> Result<()> {
+    let crds = include_str!("../../../config/crd/runtime.cluster.x-k8s.io_extensionconfigs.yaml");
+    let rbac = include_str!("../../../config/rbac/extension-config.yaml");
+    let flags = ["--controllers", "extension-config"];
+    for (command, expected) in [("crds", crds), ("rbac", rbac)] {
+        let printed = run_to_exit(&[&[command][..], &flags].concat()).await?;
+        assert_eq!(printed.stdout, expected, "{command}");
     }
     Ok(())
 }

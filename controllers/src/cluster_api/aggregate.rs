@@ -30,17 +30,21 @@ impl FromIterator<anyhow::Error> for Aggregate {
 
 impl fmt::Display for Aggregate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut seen = HashSet::new();
-        let texts = self.0.iter().map(|error| format!("{error:#}"));
-        let texts: Vec<_> = texts.filter(|text| seen.insert(text.clone())).collect();
-        match &*texts {
-            [only] => f.write_str(only),
-            texts => write!(f, "[{}]", texts.join(", ")),
-        }
+        f.write_str(&joined(self.0.iter().map(|error| format!("{error:#}"))))
     }
 }
 
 impl std::error::Error for Aggregate {}
+
+/// Returns `[first, second]`, each text once. A single text is returned without brackets.
+pub(crate) fn joined(texts: impl Iterator<Item = String>) -> String {
+    let mut seen = HashSet::new();
+    let mut texts: Vec<_> = texts.filter(|text| seen.insert(text.clone())).collect();
+    match texts.len() {
+        1 => texts.remove(0),
+        _ => format!("[{}]", texts.join(", ")),
+    }
+}
 
 /// Combines errors into one; `None` if there are none.
 ///

@@ -72,7 +72,11 @@ fn open(properties: Value) -> Value {
 }
 
 fn text(min: u32, max: u32) -> Value {
-    json!({"type": "string", "minLength": min, "maxLength": max})
+    let mut schema = json!({"type": "string", "maxLength": max});
+    if min > 0 {
+        schema["minLength"] = min.into();
+    }
+    schema
 }
 
 fn cluster_spec() -> Value {
@@ -146,7 +150,11 @@ fn cluster_status() -> Value {
     status
 }
 
-fn conditions() -> Value {
+/// Label key: a name, after an optional subdomain and a slash.
+const CONDITION_TYPE: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
+
+/// Returns the schema of conditions.
+pub(crate) fn conditions() -> Value {
     json!({
         "type": "array",
         "maxItems": 32,
@@ -156,7 +164,7 @@ fn conditions() -> Value {
             "type": "object",
             "required": ["lastTransitionTime", "message", "reason", "status", "type"],
             "properties": {
-                "type": text(1, 316),
+                "type": {"type": "string", "maxLength": 316, "pattern": CONDITION_TYPE},
                 "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
                 "reason": {
                     "type": "string",
@@ -172,23 +180,28 @@ fn conditions() -> Value {
     })
 }
 
-fn deprecated_status() -> Value {
-    open(json!({
-        "conditions": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["lastTransitionTime", "status", "type"],
-                "properties": {
-                    "type": text(1, 256),
-                    "status": {"type": "string"},
-                    "severity": text(0, 32),
-                    "reason": text(1, 256),
-                    "message": text(1, 10240),
-                    "lastTransitionTime": {"type": "string", "format": "date-time"},
-                },
+/// Returns the schema of conditions in the format of v1beta1.
+pub(crate) fn deprecated_conditions() -> Value {
+    json!({
+        "type": "array",
+        "items": {
+            "type": "object",
+            "required": ["lastTransitionTime", "status", "type"],
+            "properties": {
+                "type": text(1, 256),
+                "status": {"type": "string"},
+                "severity": text(0, 32),
+                "reason": text(1, 256),
+                "message": text(1, 10240),
+                "lastTransitionTime": {"type": "string", "format": "date-time"},
             },
         },
+    })
+}
+
+fn deprecated_status() -> Value {
+    open(json!({
+        "conditions": deprecated_conditions(),
         "failureReason": {"type": "string"},
         "failureMessage": text(1, 10240),
     }))

@@ -53,6 +53,13 @@ pub use self::{
 };
 pub use k8s_openapi::api::core::v1::ObjectReference;
 
+pub(crate) use self::{
+    aggregate::joined,
+    definitions::{
+        conditions as conditions_schema, deprecated_conditions as deprecated_conditions_schema,
+    },
+};
+
 /// Group of the kinds of Cluster API.
 pub const GROUP: &str = "cluster.x-k8s.io";
 /// Version of the group that this package reads and writes.

@@ -1,16 +1,18 @@
 //! Types of the kind `ExtensionConfig`.
 
+use super::definition;
 use crate::cluster_api::{Conditions, DeprecatedCondition, DeprecatedStatus};
 use k8s_openapi::{
     ByteString,
     apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector},
 };
 use kube::CustomResource;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Desired state of an `ExtensionConfig`.
-#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(CustomResource, JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "runtime.cluster.x-k8s.io",
     version = "v1beta2",
@@ -19,11 +21,15 @@ use std::collections::BTreeMap;
     shortname = "ext",
     category = "cluster-api",
     status = "ExtensionConfigStatus",
-    schema = "disabled",
     derive = "PartialEq",
+    label("cluster.x-k8s.io/v1beta2", "v1beta2"),
+    printcolumn = r#"{"name": "Paused", "type": "string", "priority": 10, "description": "Whether the reconciliation is paused", "jsonPath": ".status.conditions[?(@.type==\"Paused\")].status"}"#,
+    printcolumn = r#"{"name": "Discovered", "type": "string", "description": "Whether the last discovery succeeded", "jsonPath": ".status.conditions[?(@.type==\"Discovered\")].status"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "description": "Time since the creation", "jsonPath": ".metadata.creationTimestamp"}"#,
     doc = "A runtime extension of Cluster API: its address, and the namespaces that it is called for."
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("required" = ["clientConfig"]))]
 pub struct ExtensionConfigSpec {
     /// Address and CA of the extension server.
     #[serde(default)]
@@ -37,29 +43,37 @@ pub struct ExtensionConfigSpec {
 }
 
 /// Address and CA of an extension server. Either `url` or `service` is set.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("minProperties" = 1))]
 pub struct ClientConfig {
     /// Address of a server outside of the cluster, with the scheme `https`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
     pub url: Option<String>,
     /// Service of a server in the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceReference>,
     /// Certificates of the accepted CAs, as PEM. Absent: those of the system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", length(min = 1, max = 51200), extend("format" = "byte"))]
     pub ca_bundle: Option<ByteString>,
 }
 
 /// Service of an extension server.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[schemars(extend("required" = ["name", "namespace"]))]
 pub struct ServiceReference {
     /// Namespace of the Service.
+    #[schemars(length(min = 1, max = 63))]
     pub namespace: String,
     /// Name of the Service.
+    #[schemars(length(min = 1, max = 63))]
     pub name: String,
     /// Prefix of the path of each hook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
     pub path: Option<String>,
     /// Port of the Service. Default: 443.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,29 +81,38 @@ pub struct ServiceReference {
 }
 
 /// Observed state of an `ExtensionConfig`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[schemars(extend("minProperties" = 1))]
 pub struct ExtensionConfigStatus {
     /// Conditions `Discovered` and `Paused`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "definition::conditions")]
     pub conditions: Vec<Condition>,
     /// Handlers that the last successful discovery returned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 512),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
+    )]
     pub handlers: Vec<ExtensionHandler>,
     /// Fields that later API versions will not have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "definition::deprecated")]
     pub deprecated: Option<DeprecatedStatus>,
 }
 
 /// Handler of an extension server.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExtensionHandler {
     /// Name of the handler, a dot, and the name of the `ExtensionConfig`.
+    #[schemars(length(min = 1, max = 512))]
     pub name: String,
     /// Hook that the handler serves.
     pub request_hook: HookReference,
     /// Time limit of a call in seconds. Default: 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub timeout_seconds: Option<i32>,
     /// What a failed call means. Default: `Fail`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -97,19 +120,22 @@ pub struct ExtensionHandler {
 }
 
 /// Hook in a version.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["apiVersion", "hook"]))]
 pub struct HookReference {
     /// Group and version, such as `hooks.runtime.cluster.x-k8s.io/v1alpha1`.
+    #[schemars(length(min = 1, max = 512))]
     pub api_version: String,
     /// Name of the hook.
+    #[schemars(length(min = 1, max = 256))]
     pub hook: String,
 }
 
 /// What a call that fails without an answer means.
 ///
 /// A response with the status `Failure` is an error with both policies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FailurePolicy {
     /// The call counts as successful.
     Ignore,

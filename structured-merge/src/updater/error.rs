@@ -3,7 +3,7 @@
 use super::ConvertError;
 use crate::{conflict::Conflicts, typed::ValidationErrors};
 
-/// Error of [`Updater`](super::Updater).
+/// Error of [`Updater`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UpdateError {

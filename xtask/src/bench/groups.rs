@@ -2,7 +2,7 @@
 //!
 //! A target is a ratio to a peer in the same run, or a limit.
 
-use super::{cache, controller, endpoint, external};
+use super::{cache, controller, endpoint, extension_config, external};
 
 /// Workloads that one table shows together.
 pub(super) struct Group {
@@ -102,6 +102,7 @@ pub(super) const GROUPS: &[Group] = &[
     cache::GROUP,
     controller::GROUP,
     endpoint::GROUP,
+    extension_config::GROUP,
     external::GROUP,
 ];
 

@@ -10,6 +10,7 @@ mod controller;
 mod cpu_usage;
 mod endpoint;
 mod executables;
+mod extension_config;
 mod external;
 mod groups;
 mod machine;

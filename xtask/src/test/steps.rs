@@ -27,7 +27,14 @@ const LAST_LINE: &str = "Stop:";
 const RUN_TIMEOUT: Duration = Duration::from_mins(1);
 
 const PEERS_WITHOUT_GO: &str =
-    "cannot check benches/peers: Go is not installed; install it from https://go.dev/dl";
+    "cannot check the Go peers: Go is not installed; install it from https://go.dev/dl";
+
+/// Go modules of the peers, with the commands that check them. `tests/peers/capi` has no Go tests:
+/// tests of the controllers run it.
+const PEERS: [(&str, &[&str]); 2] = [
+    ("benches/peers", &["vet", "test"]),
+    ("tests/peers/capi", &["vet"]),
+];
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub(super) enum Step {
@@ -41,12 +48,12 @@ pub(super) enum Step {
     Deps,
     /// Binaries of the real control plane: cargo xtask envtest
     Envtest,
+    /// Go peers of the benches and tests: gofmt, go vet and go test
+    Peers,
     /// Unit and integration tests
     Test,
     /// Examples in the documentation
     Doctest,
-    /// Go peers of the benches: gofmt, go vet and go test
-    Peers,
     /// The program: cargo run in the root directory
     Run,
 }
@@ -58,9 +65,9 @@ impl Step {
         Self::Doc,
         Self::Deps,
         Self::Envtest,
+        Self::Peers,
         Self::Test,
         Self::Doctest,
-        Self::Peers,
         Self::Run,
     ];
 
@@ -234,11 +241,22 @@ impl Runner {
         }
     }
 
+    /// Runs before the tests: they link one of the peers, whose packages Go compiles here.
     fn peers(&self) -> Result<Outcome> {
         if !process::is_available("go", "version") {
             return Ok(not_run(process::is_ci(), PEERS_WITHOUT_GO));
         }
-        let folder = self.root.join("benches/peers");
+        for (module, checks) in PEERS {
+            let outcome = self.peer(module, checks)?;
+            if !matches!(outcome, Outcome::Passed) {
+                return Ok(outcome);
+            }
+        }
+        Ok(Outcome::Passed)
+    }
+
+    fn peer(&self, module: &str, checks: &[&str]) -> Result<Outcome> {
+        let folder = self.root.join(module);
         let mut gofmt = Command::new("gofmt");
         gofmt.args(["-l", "."]).current_dir(&folder);
         let (outcome, unformatted) = self.run_command(Step::Peers, gofmt)?;
@@ -246,12 +264,14 @@ impl Runner {
             return Ok(outcome);
         }
         if !unformatted.is_empty() {
-            let next = "these files in benches/peers are not formatted: run `gofmt -w .` there";
+            let next = format!("these files in {module} are not formatted: run `gofmt -w .` there");
             return Ok(Outcome::Failed(format!("{unformatted}{next}")));
         }
-        for what in ["vet", "test"] {
+        for check in checks {
             let mut go = Command::new("go");
-            go.args([what, "./..."]).current_dir(&folder);
+            go.args([check, "./..."])
+                .current_dir(&folder)
+                .env("GOWORK", "off");
             let (outcome, _) = self.run_command(Step::Peers, go)?;
             if !matches!(outcome, Outcome::Passed) {
                 return Ok(outcome);

@@ -96,6 +96,9 @@ pub enum ConditionsError {
     /// The object changed between read and patch in every attempt.
     #[error("timed out waiting for the condition")]
     Attempts(#[source] client::Error),
+    /// The object cannot be converted to JSON or back.
+    #[error(transparent)]
+    Encode(serde_json::Error),
 }
 
 /// Condition that two processes changed in different ways.

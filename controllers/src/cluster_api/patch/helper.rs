@@ -34,6 +34,11 @@ pub struct PatchOptions<'a> {
     pub force_overwrite: bool,
     /// Sets `status.observedGeneration` to the generation of the object, if it changed at all.
     pub observed_generation: bool,
+    /// Sends the other fields of the status in the patch of the conditions, if both changed.
+    ///
+    /// Readers then never see a condition without the fields that it is about. Use it only in the
+    /// controller that alone writes the status: its fields overwrite the latest ones.
+    pub joined_status: bool,
 }
 
 /// Snapshot of an object, and the client to write its changes with.
@@ -167,15 +172,25 @@ impl<K: StaticKind + Conditions> PatchHelper<K> {
         let Some(target) = self.target(object)? else {
             return Ok(());
         };
-        let mut errors = Vec::new();
-        let conditions = self.patch_conditions(object, options).await;
-        errors.extend(conditions.err().map(PatchStepError::Conditions));
-        errors.extend(self.patch_spec(&target, object).await?);
         let mut rest = self.without_conditions(object);
         if options.observed_generation {
             rest = observed(&rest).map_err(target.encode())?;
         }
-        errors.extend(self.patch_status(&target, &rest).await?);
+        let joined = if options.joined_status {
+            Some(StatusChanges::between(&self.before, &rest).map_err(target.encode())?)
+        } else {
+            None
+        };
+        let mut errors = Vec::new();
+        let conditions = self
+            .patch_conditions(object, joined.as_ref(), options)
+            .await;
+        let is_joined = joined.is_some() && !matches!(conditions, Ok(false));
+        errors.extend(conditions.err().map(PatchStepError::Conditions));
+        errors.extend(self.patch_spec(&target, object).await?);
+        if !is_joined {
+            errors.extend(self.patch_status(&target, &rest).await?);
+        }
         combine(target, errors)
     }
 
@@ -194,12 +209,15 @@ impl<K: StaticKind + Conditions> PatchHelper<K> {
         rest
     }
 
-    /// Merges the changes of the conditions into the latest state of the object.
+    /// Merges the changes of the conditions, and `joined`, into the latest state of the object.
+    ///
+    /// Returns false, without a request, if no condition changed.
     async fn patch_conditions(
         &self,
         object: &K,
+        joined: Option<&StatusChanges>,
         options: &PatchOptions<'_>,
-    ) -> Result<(), ConditionsError> {
+    ) -> Result<bool, ConditionsError> {
         let before = &self.before;
         let changes = ConditionChanges::between(before.conditions(), object.conditions());
         let deprecated = ConditionChanges::between(
@@ -207,7 +225,7 @@ impl<K: StaticKind + Conditions> PatchHelper<K> {
             object.deprecated_conditions(),
         );
         if changes.is_empty() && deprecated.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let wins = |type_: &str| options.force_overwrite || options.owned.contains(&type_);
         let wins_deprecated =
@@ -235,8 +253,11 @@ impl<K: StaticKind + Conditions> PatchHelper<K> {
                 }
                 Err(conflict) => return Err(ConditionsError::Conflict(conflict)),
             }
+            if let Some(joined) = joined {
+                merged = joined.apply(&merged).map_err(ConditionsError::Encode)?;
+            }
             match self.client.status().patch_from(&*latest, &merged).await {
-                Ok(_) => return Ok(()),
+                Ok(_) => return Ok(true),
                 Err(error) if !error.is_conflict() => return Err(ConditionsError::Client(error)),
                 Err(error) if attempt == ATTEMPTS => return Err(ConditionsError::Attempts(error)),
                 Err(_) => {}
@@ -272,6 +293,58 @@ fn observed<K: KubeObject>(object: &K) -> Result<K, serde_json::Error> {
         value["status"]["observedGeneration"] = generation.into();
     }
     serde_json::from_value(value)
+}
+
+/// Changes of a status, as a merge patch.
+struct StatusChanges(Option<Value>);
+
+impl StatusChanges {
+    fn between<K: KubeObject>(before: &K, after: &K) -> Result<Self, serde_json::Error> {
+        let (before, after) = (serde_json::to_value(before)?, serde_json::to_value(after)?);
+        Ok(Self(difference(&before["status"], &after["status"])))
+    }
+
+    fn apply<K: KubeObject>(&self, object: &K) -> Result<K, serde_json::Error> {
+        let mut object = serde_json::to_value(object)?;
+        if let Some(changes) = &self.0 {
+            apply(&mut object["status"], changes);
+        }
+        serde_json::from_value(object)
+    }
+}
+
+/// Returns a merge patch; `None` if nothing but empty objects changed.
+fn difference(before: &Value, after: &Value) -> Option<Value> {
+    let Value::Object(after) = after else {
+        return (before != after).then(|| after.clone());
+    };
+    let empty = Map::new();
+    let before = before.as_object().unwrap_or(&empty);
+    let removed = before.keys().filter(|name| !after.contains_key(*name));
+    let mut patch: Map<_, _> = removed.map(|name| (name.clone(), Value::Null)).collect();
+    for (name, value) in after {
+        let changed = difference(before.get(name).unwrap_or(&Value::Null), value);
+        patch.extend(changed.map(|value| (name.clone(), value)));
+    }
+    (!patch.is_empty()).then_some(Value::Object(patch))
+}
+
+/// Applies a merge patch.
+fn apply(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        target.clone_from(patch);
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    for (name, value) in patch {
+        if value.is_null() {
+            set_or_remove(target, name, None);
+        } else {
+            apply(&mut target[name.as_str()], value);
+        }
+    }
 }
 
 /// Sets a field of an object, or removes it.

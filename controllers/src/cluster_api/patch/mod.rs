@@ -13,7 +13,8 @@
 //! Conditions are merged with the latest state of the object: only those that changed in this
 //! reconcile are changed there, so that several controllers can have conditions on one object. A
 //! condition that another client changed as well is an error, unless it is
-//! [owned](PatchOptions::owned).
+//! [owned](PatchOptions::owned). With [`joined_status`](PatchOptions::joined_status), the first
+//! patch contains the rest of the status.
 //!
 //! ```no_run
 //! # use steersman::{conditions::{new, Status}, prelude::*, reconcile::{Context, Result}};

@@ -4,6 +4,7 @@ mod conditions;
 mod deprecated;
 mod owners;
 mod patch;
+mod patch_joined;
 mod patch_retry;
 mod paused;
 mod predicates;

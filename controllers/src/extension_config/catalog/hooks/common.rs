@@ -1,6 +1,6 @@
 //! Fields that requests and responses share.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
 /// Settings of a call: those of the `ExtensionConfig`, overridden by those of the request.
@@ -43,10 +43,85 @@ impl From<ResponseStatus> for String {
     }
 }
 
+/// Reads `null` as the default, as Go does. It writes empty lists and bytes as `null`.
+pub(super) fn null_default<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+where
+    T: Default + Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Declares a hook and binds it to its request and response types.
+macro_rules! hook {
+    ($(#[$meta:meta])* $hook:ident($request:ty) -> $response:ty) => {
+        $(#[$meta])*
+        #[derive(Debug)]
+        pub struct $hook;
+
+        impl $crate::extension_config::catalog::Hook for $hook {
+            const NAME: &'static str = stringify!($hook);
+            type Request = $request;
+            type Response = $response;
+        }
+    };
+}
+
+/// Declares a response with the fields `status`, `message` and, with `retry`,
+/// `retry_after_seconds`.
+macro_rules! plain_response {
+    ($(#[$meta:meta])* $type:ident) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        pub struct $type {
+            /// Status of the call.
+            #[serde(default, deserialize_with = "super::common::null_default")]
+            pub status: $crate::extension_config::catalog::hooks::ResponseStatus,
+            /// Message for people.
+            #[serde(
+                default,
+                deserialize_with = "super::common::null_default",
+                skip_serializing_if = "String::is_empty"
+            )]
+            pub message: String,
+        }
+
+        super::common::response!($type);
+    };
+    ($(#[$meta:meta])* $type:ident, retry) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        pub struct $type {
+            /// Status of the call.
+            #[serde(default, deserialize_with = "super::common::null_default")]
+            pub status: $crate::extension_config::catalog::hooks::ResponseStatus,
+            /// Message for people.
+            #[serde(
+                default,
+                deserialize_with = "super::common::null_default",
+                skip_serializing_if = "String::is_empty"
+            )]
+            pub message: String,
+            /// After how many seconds the hook is called again. 0: the hook does not delay anything.
+            #[serde(default, deserialize_with = "super::common::null_default")]
+            pub retry_after_seconds: i32,
+        }
+
+        super::common::response!($type, retry);
+    };
+}
+
 /// Implements [`Response`](crate::extension_config::catalog::Response) for a type with the fields
 /// `status`, `message` and, with `retry`, `retry_after_seconds`.
 macro_rules! response {
-    ($type:ty) => { response!($type,); };
+    ($type:ty) => {
+        super::common::response!($type,);
+    };
     ($type:ty, $($retry:ident)?) => {
         impl $crate::extension_config::catalog::Response for $type {
             fn status(&self) -> &$crate::extension_config::catalog::hooks::ResponseStatus {
@@ -66,7 +141,7 @@ macro_rules! response {
                 self.message = message;
             }
 
-            $(response!(@ $retry);)?
+            $(super::common::response!(@ $retry);)?
         }
     };
     (@ retry) => {
@@ -94,4 +169,4 @@ macro_rules! request {
     };
 }
 
-pub(super) use {request, response};
+pub(super) use {hook, plain_response, request, response};

@@ -1,20 +1,15 @@
 //! Hook `Discovery`: which handlers an extension server has.
 
-use super::{ResponseStatus, Settings, common::response};
-use crate::extension_config::{
-    catalog::{Hook, Request},
-    types::HookReference,
+use super::{
+    ResponseStatus, Settings,
+    common::{hook, null_default, response},
 };
+use crate::extension_config::{catalog::Request, types::HookReference};
 use serde::{Deserialize, Serialize};
 
-/// Lists the handlers of an extension server.
-#[derive(Debug)]
-pub struct Discovery;
-
-impl Hook for Discovery {
-    const NAME: &'static str = "Discovery";
-    type Request = DiscoveryRequest;
-    type Response = DiscoveryResponse;
+hook! {
+    /// Lists the handlers of an extension server.
+    Discovery(DiscoveryRequest) -> DiscoveryResponse
 }
 
 /// Request of [`Discovery`]. It has no fields.
@@ -31,13 +26,21 @@ impl Request for DiscoveryRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiscoveryResponse {
     /// Status of the call.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_default")]
     pub status: ResponseStatus,
     /// Message for people.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub message: String,
     /// Handlers of the server.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub handlers: Vec<DiscoveryHandler>,
 }
 
@@ -48,8 +51,10 @@ response!(DiscoveryResponse);
 #[serde(rename_all = "camelCase")]
 pub struct DiscoveryHandler {
     /// Name, a DNS label.
+    #[serde(default, deserialize_with = "null_default")]
     pub name: String,
     /// Hook that the handler serves.
+    #[serde(default, deserialize_with = "null_default")]
     pub request_hook: HookReference,
     /// Time limit of a call in seconds. Default: 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]

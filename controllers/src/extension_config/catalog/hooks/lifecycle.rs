@@ -1,28 +1,26 @@
-//! Hooks of the lifecycle of a Cluster.
+//! Hooks of the creation and deletion of a Cluster.
 
 use super::{
-    ResponseStatus, Settings,
-    common::{request, response},
+    Settings,
+    common::{hook, null_default, plain_response, request},
 };
-use crate::extension_config::catalog::Hook;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Is called before the objects of a Cluster's topology are created. It can delay them.
-#[derive(Debug)]
-pub struct BeforeClusterCreate;
-
-impl Hook for BeforeClusterCreate {
-    const NAME: &'static str = "BeforeClusterCreate";
-    type Request = BeforeClusterCreateRequest;
-    type Response = BeforeClusterCreateResponse;
+hook! {
+    /// Is called before the objects of a Cluster's topology are created. It can delay them.
+    BeforeClusterCreate(BeforeClusterCreateRequest) -> BeforeClusterCreateResponse
 }
 
 /// Request of [`BeforeClusterCreate`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BeforeClusterCreateRequest {
     /// Settings of the handler.
-    #[serde(default, skip_serializing_if = "Settings::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "Settings::is_empty"
+    )]
     pub settings: Settings,
     /// The Cluster, with all of its fields.
     #[serde(default)]
@@ -31,19 +29,61 @@ pub struct BeforeClusterCreateRequest {
 
 request!(BeforeClusterCreateRequest);
 
-/// Response of [`BeforeClusterCreate`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct BeforeClusterCreateResponse {
-    /// Status of the call.
-    #[serde(default)]
-    pub status: ResponseStatus,
-    /// Message for people.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub message: String,
-    /// After how many seconds the hook is called again. 0: the Cluster is not delayed.
-    #[serde(default)]
-    pub retry_after_seconds: i32,
+plain_response! {
+    /// Response of [`BeforeClusterCreate`].
+    BeforeClusterCreateResponse, retry
 }
 
-response!(BeforeClusterCreateResponse, retry);
+hook! {
+    /// Is called when the control plane of a Cluster can be reached for the first time.
+    AfterControlPlaneInitialized(AfterControlPlaneInitializedRequest) -> AfterControlPlaneInitializedResponse
+}
+
+/// Request of [`AfterControlPlaneInitialized`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AfterControlPlaneInitializedRequest {
+    /// Settings of the handler.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "Settings::is_empty"
+    )]
+    pub settings: Settings,
+    /// The Cluster, with all of its fields.
+    #[serde(default)]
+    pub cluster: Value,
+}
+
+request!(AfterControlPlaneInitializedRequest);
+
+plain_response! {
+    /// Response of [`AfterControlPlaneInitialized`].
+    AfterControlPlaneInitializedResponse
+}
+
+hook! {
+    /// Is called after a Cluster was deleted and before its objects are. It can delay them.
+    BeforeClusterDelete(BeforeClusterDeleteRequest) -> BeforeClusterDeleteResponse
+}
+
+/// Request of [`BeforeClusterDelete`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BeforeClusterDeleteRequest {
+    /// Settings of the handler.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "Settings::is_empty"
+    )]
+    pub settings: Settings,
+    /// The Cluster, with all of its fields.
+    #[serde(default)]
+    pub cluster: Value,
+}
+
+request!(BeforeClusterDeleteRequest);
+
+plain_response! {
+    /// Response of [`BeforeClusterDelete`].
+    BeforeClusterDeleteResponse, retry
+}

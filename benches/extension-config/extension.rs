@@ -1,0 +1,90 @@
+//! An extension server on loopback, and a client that has discovered it.
+
+use anyhow::Result;
+use k8s_openapi::ByteString;
+use serde_json::json;
+use std::sync::Arc;
+use steersman::{
+    client::Client,
+    object::ObjectKey,
+    testing::{Env, TestServer},
+};
+use steersman_apiserver::Authority;
+use steersman_controllers::extension_config::{
+    ExtensionConfig,
+    catalog::{
+        Catalog,
+        hooks::{BeforeClusterCreate, BeforeClusterCreateRequest, BeforeClusterCreateResponse},
+    },
+    client::{CallOptions, RuntimeClient},
+    server::{Extension, Running, ServingCertificate},
+};
+
+/// Extension server with one handler, and its client.
+#[derive(Clone)]
+pub(crate) struct Loopback {
+    client: RuntimeClient,
+    config: ExtensionConfig,
+    request: Arc<BeforeClusterCreateRequest>,
+    /// Stops the server when it is dropped.
+    _running: Arc<Running>,
+}
+
+impl Loopback {
+    pub(crate) async fn start() -> Result<Self> {
+        let authority = Authority::generate()?;
+        let signed = authority.server_certificate()?;
+        let running = Extension::new(Catalog::cluster_api())
+            .on::<BeforeClusterCreate, _>("check", async |_, _| {
+                BeforeClusterCreateResponse::default()
+            })
+            .tls(ServingCertificate::pem(
+                signed.certificate_pem,
+                signed.key_pem,
+            ))
+            .serve("127.0.0.1:0".parse()?)
+            .await?;
+
+        let url = format!("https://{}", running.local_addr());
+        let mut config: ExtensionConfig = serde_json::from_value(json!({
+            "metadata": {"name": "loopback"},
+            "spec": {"clientConfig": {"url": url}, "namespaceSelector": {}},
+        }))?;
+        config.spec.client_config.ca_bundle = Some(ByteString(authority.ca_pem().into()));
+
+        // No call reads a Namespace.
+        let client = Client::new(Env::embedded()?.client()?)?;
+        let client = RuntimeClient::builder(client, Catalog::cluster_api()).build()?;
+        config.status.get_or_insert_default().handlers = client.discover(&config).await?;
+        client.warm_up(std::slice::from_ref(&config))?;
+        let cluster = json!({"metadata": {"name": "web"}, "spec": {"paused": false}});
+        Ok(Self {
+            client,
+            config,
+            request: Arc::new(BeforeClusterCreateRequest {
+                cluster,
+                ..BeforeClusterCreateRequest::default()
+            }),
+            _running: Arc::new(running),
+        })
+    }
+
+    pub(crate) async fn call(&self) -> Result<()> {
+        let cluster = ObjectKey::new("default", "web");
+        let options = CallOptions::default();
+        self.client
+            .call_extension::<BeforeClusterCreate>(
+                &cluster,
+                "check.loopback",
+                &self.request,
+                options,
+            )
+            .await?;
+        Ok(())
+    }
+
+    pub(crate) async fn discover(&self) -> Result<()> {
+        self.client.discover(&self.config).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,15 @@
+//! Tests of the runtime client with real TLS servers.
+
+mod cache;
+mod call;
+mod call_all;
+mod certificates;
+mod connections;
+mod discovery;
+mod fixture;
+mod http_failures;
+mod metrics;
+mod namespaces;
+mod raw_server;
+mod services;
+mod tls;

@@ -1,0 +1,162 @@
+//! Rows of the error handling.
+
+use super::{
+    fixture::{Fixture, Running, discovered, handlers},
+    proxy::Proxy,
+};
+use crate::support::{Answer, Extension, FakeExtension};
+use serde_json::json;
+use steersman::testing::Env;
+
+/// Registers a handler `one` of the object `mine`.
+async fn registered(env: &Env, proxy: &Proxy) -> anyhow::Result<(Fixture, FakeExtension, Running)> {
+    let fixture = Fixture::new(env).await?;
+    let extension =
+        FakeExtension::start(Answer::handlers(&[("one", "BeforeClusterCreate")])).await?;
+    let running = fixture.start_behind(env, proxy).await?;
+    fixture.create("mine", &extension.endpoint()).await?;
+    running.until_settled(&fixture, "mine", "one").await?;
+    Ok((fixture, extension, running))
+}
+
+steersman::env_test! {
+    async fn an_unreachable_extension_is_reported_and_keeps_its_handlers(env: Env) -> anyhow::Result<()> {
+        let (fixture, mut extension) = (Fixture::new(&env).await?, Extension::start().await?);
+        let running = fixture.start(&env).await?;
+        fixture.create("mine", &extension.endpoint()).await?;
+        let handler = fixture.handler("create", "mine");
+        running.until_registered(&handler, true).await?;
+        extension.stop().await;
+        fixture.touch("mine", "1").await?;
+        let config = fixture.until_reason("mine", "NotDiscovered").await?;
+        let (status, message) = discovered(&config);
+        assert_eq!(status, "False");
+        let start = format!("Error in discovery: failed to discover extension \"{}\": ", fixture.name("mine"));
+        assert!(message.starts_with(&start), "{message}");
+        assert_eq!(handlers(&config), [handler.as_str()]);
+        assert!(running.is_registered(&handler));
+        running.until_more("error", 0).await?;
+        running.stop().await
+    }
+
+    async fn invalid_handlers_are_reported_and_the_earlier_ones_stay(env: Env) -> anyhow::Result<()> {
+        let (fixture, extension, running) = registered(&env, &Proxy::default()).await?;
+        extension.set_answer(Answer::handlers(&[
+            ("two", "BeforeClusterCreate"), ("two", "BeforeClusterDelete"), ("Bad_Name", "BeforeClusterCreate"), ("odd", "Unknown"),
+        ]));
+        fixture.touch("mine", "1").await?;
+        let config = fixture.until_reason("mine", "NotDiscovered").await?;
+        let (_, message) = discovered(&config);
+        for text in ["duplicate name for handler two found", "handler name Bad_Name is not valid", "is not in the Runtime SDK catalog"] {
+            assert!(message.contains(text), "{text} in {message}");
+        }
+        let handler = fixture.handler("one", "mine");
+        assert_eq!(handlers(&config), [handler.as_str()]);
+        assert!(running.is_registered(&handler) && !running.is_registered(&fixture.handler("two", "mine")));
+        running.stop().await
+    }
+
+    async fn time_limits_are_accepted_from_0_to_30_seconds(env: Env) -> anyhow::Result<()> {
+        let (fixture, extension, running) = registered(&env, &Proxy::default()).await?;
+        for (seconds, reason, stored) in [(31, "NotDiscovered", Some(10)), (30, "Discovered", Some(30)), (0, "Discovered", None)] {
+            let hook = json!({"apiVersion": "hooks.runtime.cluster.x-k8s.io/v1alpha1", "hook": "BeforeClusterCreate"});
+            let handler = json!({"name": "one", "requestHook": hook, "timeoutSeconds": seconds});
+            extension.set_answer(Answer::json(&json!({"status": "Success", "handlers": [handler]})));
+            fixture.touch("mine", &seconds.to_string()).await?;
+            let has_time = |config: &steersman_controllers::extension_config::ExtensionConfig| {
+                config.status.as_ref().is_some_and(|it| it.handlers[0].timeout_seconds == stored)
+            };
+            fixture.until("mine", has_time).await?;
+            let config = fixture.until_reason("mine", reason).await?;
+            assert!(has_time(&config), "{seconds}");
+            assert!(running.is_registered(&fixture.handler("one", "mine")));
+        }
+        running.stop().await
+    }
+
+    async fn a_failure_response_is_reported_with_its_message(env: Env) -> anyhow::Result<()> {
+        let (fixture, extension, running) = registered(&env, &Proxy::default()).await?;
+        extension.set_answer(Answer::json(&json!({"status": "Failure", "message": "the disk is full"})));
+        fixture.touch("mine", "1").await?;
+        let config = fixture.until_reason("mine", "NotDiscovered").await?;
+        let expected = format!(
+            "Error in discovery: failed to discover extension \"{}\": got failure response with message: the disk is full",
+            fixture.name("mine")
+        );
+        assert_eq!(discovered(&config), ("False".into(), expected));
+        assert!(running.is_registered(&fixture.handler("one", "mine")));
+        running.stop().await
+    }
+
+    async fn an_invalid_object_is_reported_without_a_call_and_is_not_retried(env: Env) -> anyhow::Result<()> {
+        let (fixture, extension, running) = registered(&env, &Proxy::default()).await?;
+        let before = extension.requests();
+        let url = extension.endpoint().url.replace("https", "http");
+        fixture.patch("mine", json!({"spec": {"clientConfig": {"url": url}}})).await?;
+        let config = fixture.until_reason("mine", "NotDiscovered").await?;
+        let (_, message) = discovered(&config);
+        assert!(message.contains("'https' is the only allowed URL scheme"), "{message}");
+        // A retry would wait in the queue.
+        steersman::testing::eventually(async || {
+            let queue = running.manager.queue("extension-config", 10, None).expect("a queue");
+            let is_ended = queue.entries.is_empty() && !queue.terminal.is_empty();
+            anyhow::Ok(is_ended.then_some(()))
+        })
+        .await?;
+        assert_eq!(extension.requests(), before);
+        assert!(running.is_registered(&fixture.handler("one", "mine")));
+
+        fixture.patch("mine", json!({"spec": {"clientConfig": {"url": extension.endpoint().url}}})).await?;
+        fixture.until_reason("mine", "Discovered").await?;
+        running.stop().await
+    }
+
+    async fn an_error_of_the_api_server_is_retried(env: Env) -> anyhow::Result<()> {
+        let proxy = Proxy::default();
+        let (fixture, extension, running) = registered(&env, &proxy).await?;
+        proxy.reject_writes(true);
+        extension.set_answer(Answer::handlers(&[("two", "BeforeClusterCreate")]));
+        fixture.touch("mine", "1").await?;
+        running.until_more("error", 0).await?;
+        assert!(running.is_registered(&fixture.handler("one", "mine")));
+        proxy.reject_writes(false);
+        running.until_registered(&fixture.handler("two", "mine"), true).await?;
+        running.stop().await
+    }
+
+    async fn one_dead_extension_stops_no_other(env: Env) -> anyhow::Result<()> {
+        let fixture = Fixture::new(&env).await?;
+        let hanging = FakeExtension::start(Answer::handlers(&[]).hanging()).await?;
+        let mut dead = Extension::start().await?;
+        let healthy = Extension::start().await?;
+        dead.stop().await;
+        let running = fixture.start(&env).await?;
+        for index in 0..5 {
+            fixture.create(&format!("hanging{index}"), &hanging.endpoint()).await?;
+            fixture.create(&format!("dead{index}"), &dead.endpoint()).await?;
+        }
+        let is_called = async || anyhow::Ok((hanging.requests() > 0).then_some(()));
+        steersman::testing::eventually(is_called).await?;
+        fixture.create("healthy", &healthy.endpoint()).await?;
+        // One after the other, the hanging ones would take 50 s, longer than this waits.
+        running.until_registered(&fixture.handler("create", "healthy"), true).await?;
+        fixture.until_reason("dead0", "NotDiscovered").await?;
+        running.stop().await
+    }
+
+    async fn an_extension_that_comes_back_is_discovered_again(env: Env) -> anyhow::Result<()> {
+        let fixture = Fixture::new(&env).await?;
+        let mut extension = Extension::start().await?;
+        fixture.write_secret("ca", &[("ca.crt", extension.endpoint().ca_pem.as_bytes())]).await?;
+        let running = fixture.start(&env).await?;
+        fixture.create_annotated("ca", &extension.endpoint()).await?;
+        fixture.until_reason("ca", "Discovered").await?;
+        extension.stop().await;
+        fixture.touch("ca", "1").await?;
+        fixture.until_reason("ca", "NotDiscovered").await?;
+        extension.restart().await?;
+        fixture.write_secret("ca", &[("ca.crt", extension.endpoint().ca_pem.as_bytes())]).await?;
+        fixture.until_reason("ca", "Discovered").await?;
+        running.stop().await
+    }
+}
