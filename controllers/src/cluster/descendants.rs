@@ -92,6 +92,12 @@ impl Descendants {
         let mut all = self.0.iter();
         all.any(|it| it.kind == Kind::ControlPlaneMachine && it.has_node)
     }
+
+    /// Returns whether a Machine of the control plane that is not being deleted became a node.
+    pub(super) fn have_active_control_plane_node(&self) -> bool {
+        let mut active = self.0.iter().filter(|it| !it.is_deleting);
+        active.any(|it| it.kind == Kind::ControlPlaneMachine && it.has_node)
+    }
 }
 
 /// Lists the objects by kind, at most five of each.

@@ -116,7 +116,8 @@ impl ReconcileState {
     /// Once true, it stays true.
     pub(super) fn set_deprecated_initialized(&mut self) {
         let type_ = CONTROL_PLANE_INITIALIZED;
-        let has_node = self.has_node();
+        let descendants = self.descendants.as_ref();
+        let has_node = descendants.map(Descendants::have_active_control_plane_node);
         let cluster = &mut self.cluster;
         if !has_stand_alone_machines(cluster) || deprecated::is_true(cluster, type_) {
             return;

@@ -117,4 +117,26 @@ steersman::env_test! {
         assert!(!is_initialized(&cluster), "the flag is about a control plane object");
         running.stop().await
     }
+
+    async fn a_machine_that_is_being_deleted_does_not_set_the_deprecated_condition(env: Env) -> anyhow::Result<()> {
+        let fixture = Fixture::new(&env).await?;
+        let machine = json!({
+            "metadata": {"name": "first", "finalizers": ["example.com/wait"], "labels": {
+                "cluster.x-k8s.io/cluster-name": "shop", "cluster.x-k8s.io/control-plane": "",
+            }},
+            "spec": {"clusterName": "shop"},
+        });
+        fixture.client.create::<Machine>(&serde_json::from_value(machine)?).await?;
+        let node = Patch::Merge(json!({"status": {"nodeRef": {"name": "node-1"}}}));
+        let key = ObjectKey::new(&fixture.namespace, "first");
+        fixture.client.status().patch::<Machine>(&key, &node).await?;
+        fixture.client.delete::<Machine>(&key).await?;
+        let running = fixture.start(env.client()?)?;
+        fixture.create_cluster(json!({"infrastructureRef": BARN.reference()})).await?;
+        let cluster = fixture.until(|cluster| {
+            condition(cluster, INITIALIZED).is_some_and(|(_, reason, _)| reason == "Initialized")
+        }).await?;
+        assert_eq!(deprecated(&cluster, INITIALIZED)["reason"], "MissingNodeRef");
+        running.stop().await
+    }
 }
