@@ -216,12 +216,12 @@ impl Set {
         }
     }
 
-    /// Calls `visit` for each member, parents before children.
+    /// Calls `visit` for each member: the fields of an object first, then the members below them.
     pub fn for_each(&self, mut visit: impl FnMut(&[PathElement])) {
         self.visit(&mut Vec::new(), &mut visit);
     }
 
-    /// Members, parents before the children of all fields of the same object.
+    /// Members in the order of [`Set::for_each`].
     pub fn paths(&self) -> Vec<Path> {
         let mut paths = Vec::new();
         self.for_each(|path| paths.push(Path(path.to_vec())));

@@ -1,8 +1,8 @@
 //! Comparison with recordings of the Go packages.
 //!
-//! `tests/fixtures` holds random inputs and the results of `sigs.k8s.io/structured-merge-diff/v6`
-//! v6.4.2 and `k8s.io/apimachinery/pkg/util/managedfields` v0.37.1, one JSON object per line. Each
-//! schema is a `CustomResourceDefinition` that the Go side converts with `k8s.io/apiextensions-apiserver`.
+//! `tests/fixtures` holds random inputs and the results of `sigs.k8s.io/structured-merge-diff` and
+//! `k8s.io/apimachinery/pkg/util/managedfields`, one JSON object per line. `tests/recorder` records
+//! them, and pins the versions.
 
 mod fixtures {
     use flate2::read::GzDecoder;

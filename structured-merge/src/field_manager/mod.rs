@@ -187,10 +187,6 @@ impl<V: Versions> FieldManager<V> {
                 "invalid object type: {kind}"
             )));
         }
-        if metadata::declares_managed_fields(config) {
-            let message = "metadata.managedFields must be nil".to_owned();
-            return Err(ApplyError::BadRequest(message));
-        }
         let mut applied = self.apply_tracked(live, config, managed.clone(), manager, force, now);
         if let Err(ApplyError::Conflicts(conflicts)) = &applied
             && manager == last_applied::KUBECTL
@@ -299,6 +295,10 @@ impl<V: Versions> FieldManager<V> {
             let empty = self.empty_object();
             self.track_update(&empty, live, &mut managed, BEFORE_FIRST_APPLY, now)
                 .map_err(ApplyError::of_existing_fields)?;
+        }
+        if metadata::declares_managed_fields(config) {
+            let message = "metadata.managedFields must be nil".to_owned();
+            return Err(ApplyError::BadRequest(message));
         }
         let live_versioned = self.versioned(live, Step::ConvertLive)?;
         let config = Cow::Borrowed(config);

@@ -3,7 +3,7 @@
 use super::ConvertError;
 use crate::{conflict::Conflicts, typed::ValidationErrors};
 
-/// Error of [`Updater`].
+/// Error of [`Updater`](super::Updater).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UpdateError {
