@@ -4,7 +4,7 @@ use crate::{
     kubeconfig::Credentials,
     status::{Details, Failure, Reason, Result, qualified},
 };
-use http::{header::AUTHORIZATION, request::Parts};
+use http::{HeaderMap, header::AUTHORIZATION, request::Parts};
 use std::{fmt, hint::black_box, sync::Arc};
 
 const AUTHENTICATED: &str = "system:authenticated";
@@ -279,6 +279,30 @@ pub(crate) fn forbidden_for(
         failure.message = format!("{} is forbidden: {reason}", qualified(group, plural));
     }
     failure
+}
+
+/// Rejects a request on behalf of another user, which needs RBAC. Without this check the request
+/// would run with the permissions of the caller.
+///
+/// Errors: 403 if there is an `Impersonate-*` header.
+pub(crate) fn check_impersonation(identity: &Identity, headers: &HeaderMap) -> Result<()> {
+    let impersonated = headers.iter().find_map(|(header, name)| {
+        let resource = match header.as_str().strip_prefix("impersonate-")? {
+            "user" => "users",
+            "group" => "groups",
+            "uid" => "uids",
+            _ => "userextras",
+        };
+        Some((resource, name.to_str().unwrap_or_default()))
+    });
+    let Some((resource, name)) = impersonated else {
+        return Ok(());
+    };
+    let mut failure = forbidden_for(identity, "impersonate", "", resource, name, "");
+    failure.message.push_str(
+        ": the server does not support impersonation; remove the Impersonate-* headers",
+    );
+    Err(failure)
 }
 
 /// Returns a 403 because `identity` may not `verb` a path that is not a resource.

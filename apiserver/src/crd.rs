@@ -7,6 +7,8 @@ pub(crate) mod status;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use labels::label;
+
 use crate::{
     http::priority,
     resource::{

@@ -45,11 +45,12 @@
 //!
 //! Not supported yet:
 //! * server-side apply and strategic merge patches: 415;
-//! * protobuf bodies: 415. `kubectl create ns|deployment|secret …` sends them; `kubectl create -f`
-//!   works;
+//! * protobuf bodies: 415. `kubectl create ns|deployment|secret …` sends them;
+//! * `OpenAPI` documents. `kubectl create -f` needs `--validate=false`, since it validates with them;
 //! * CEL rules in CRDs: ignored;
 //! * CRDs with webhook conversion: 422;
-//! * `OpenAPI` documents, RBAC (every authenticated user may do everything), webhooks.
+//! * RBAC: every authenticated user may do everything. Requests with `Impersonate-*` headers: 403;
+//! * webhooks.
 //!
 //! # Architecture
 //!

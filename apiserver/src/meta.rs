@@ -66,7 +66,34 @@ pub(crate) fn validate_create(resource: &Resource, object: &Value) -> FieldError
             "not allowed on this type",
         )),
     }
-    errors.extend(validate_labels(meta));
+    errors.extend(validate_lists(meta));
+    errors.extend(validate_unqualified_finalizers(resource, meta));
+    errors
+}
+
+/// Validates the metadata of a resource inside a custom resource, all of which is optional.
+pub(crate) fn validate_embedded(meta: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    for field in ["generateName", "name"] {
+        let path = format!("metadata.{field}");
+        let value = text(meta, field);
+        errors.extend(invalid(&path, value, names::path_segment(value)));
+    }
+    match text(meta, "namespace") {
+        "" => {}
+        namespace => errors.extend(invalid(
+            "metadata.namespace",
+            namespace,
+            names::label(namespace),
+        )),
+    }
+    errors.extend(validate_lists(meta));
+    errors
+}
+
+/// Validates labels, annotations, owner references and finalizers of a new object.
+fn validate_lists(meta: &Value) -> FieldErrors {
+    let mut errors = validate_labels(meta);
     errors.extend(validate_annotations(meta));
     errors.extend(owners::validate(meta));
     let finalizers = texts(meta, "finalizers");
@@ -83,7 +110,6 @@ pub(crate) fn validate_create(resource: &Resource, object: &Value) -> FieldError
             why,
         ));
     }
-    errors.extend(validate_unqualified_finalizers(resource, meta));
     errors
 }
 
@@ -201,11 +227,11 @@ fn validate_unqualified_finalizers(resource: &Resource, meta: &Value) -> FieldEr
         .collect()
 }
 
-fn invalid(
-    field: &'static str,
+fn invalid<'a>(
+    field: &'a str,
     value: &str,
     problems: Vec<String>,
-) -> impl Iterator<Item = FieldError> {
+) -> impl Iterator<Item = FieldError> + use<'a> {
     let value = Value::from(value);
     problems
         .into_iter()

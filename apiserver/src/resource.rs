@@ -121,6 +121,8 @@ pub(crate) enum Generation {
     /// Increases with every change of `spec`. For custom resources: with every change outside of
     /// metadata and, if `/status` is served, outside of `status`.
     Spec,
+    /// Increases as with `Spec`, and with every change of this field of the metadata.
+    SpecAnd(&'static str),
 }
 
 /// Fields besides `status` that a status update can change.

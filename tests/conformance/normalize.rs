@@ -256,6 +256,7 @@ impl Seen {
             return "$microtime".into();
         }
         let mut text = text.to_owned();
+        text = sort_strict_errors(&text);
         for (brace, name) in names.placeholders() {
             text = text.replace(name, &format!("{{{brace}}}"));
         }
@@ -296,6 +297,18 @@ fn sort_warnings(warnings: &str) -> String {
         .collect();
     warnings.sort_unstable();
     format!("299 - {}", warnings.join(", 299 - "))
+}
+
+/// Sorts the errors about unknown and duplicate fields in a message. The real server orders them by
+/// the fields of the body.
+fn sort_strict_errors(message: &str) -> String {
+    const PREFIX: &str = "strict decoding error: ";
+    let Some((begin, errors)) = message.split_once(PREFIX) else {
+        return message.into();
+    };
+    let mut errors: Vec<_> = errors.split(", ").collect();
+    errors.sort_unstable();
+    format!("{begin}{PREFIX}{}", errors.join(", "))
 }
 
 /// Sorts the errors in the message of a `Status` like its causes. Go's map iteration makes their
@@ -359,6 +372,10 @@ mod tests {
         assert_eq!(
             normal(status("W \"w\" is invalid: [b: x]"))["message"],
             "W \"w\" is invalid: [b: x]"
+        );
+        assert_eq!(
+            normal(json!("strict decoding error: unknown field \"b\", unknown field \"a\"")),
+            "strict decoding error: unknown field \"a\", unknown field \"b\""
         );
         let warnings = normal(json!({"warning": "299 - \"b\", 299 - \"a\""}));
         assert_eq!(warnings["warning"], "299 - \"a\", 299 - \"b\"");

@@ -32,7 +32,7 @@
 //!
 //! Placeholders in braces: `{ns}` and `{ns2}` are two namespaces, `{id}` a word and `{group}` an API
 //! group, all unique to the case. `{name.path}` is a field of a stored response, `{name[2].path}` of
-//! index 2 of a repeated step. `{x*5}` is `xxxxx`. Other braces are literal.
+//! index 2 of a repeated step. `{x*5}` is `xxxxx`, and `{x,*2}` is `x,x,`. Other braces are literal.
 
 use std::fmt;
 

@@ -35,6 +35,8 @@ pub(super) static NAMED: &[Row] = &[
         short_names: &["deploy"],
         categories: &["all"],
         flags: &[Scales],
+        // Deployments pass their annotations on to their replica sets.
+        generation: Generation::SpecAnd("annotations"),
         status: NOT_LABELS,
         columns: columns::DEPLOYMENT,
         prepare: workloads::prepare_deployment,
@@ -305,7 +307,7 @@ pub(super) static NAMED: &[Row] = &[
         )
     },
     Row {
-        generation: Generation::Spec,
+        generation: Generation::SpecAnd("labels"),
         columns: columns::ENDPOINT_SLICE,
         validate: checks::endpoint_slice,
         ..namespaced(

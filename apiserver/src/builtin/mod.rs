@@ -264,7 +264,11 @@ mod tests {
     #[test]
     fn generation_depends_on_the_type() {
         let generation = |group, plural| find(group, plural).strategy.generation;
-        assert_eq!(generation("apps", "deployments"), Generation::Spec);
+        assert_eq!(generation("apps", "statefulsets"), Generation::Spec);
+        assert_eq!(
+            generation("apps", "deployments"),
+            Generation::SpecAnd("annotations")
+        );
         assert_eq!(generation("", "pods"), Generation::Spec);
         assert_eq!(generation("", "configmaps"), Generation::None);
     }

@@ -1,7 +1,7 @@
 //! Grammars of names in CRDs, with the errors of the real server.
 
 /// Validates a DNS-1035 label.
-pub(super) fn label(text: &str) -> Option<String> {
+pub(crate) fn label(text: &str) -> Option<String> {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let valid = text.starts_with(|c: char| c.is_ascii_lowercase())
         && text.bytes().all(|byte| inner(byte) || byte == b'-')

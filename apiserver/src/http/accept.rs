@@ -206,6 +206,8 @@ pub(crate) fn body_format(content_type: Option<&str>) -> Result<Format> {
     {
         "" | JSON => Ok(Format::Json),
         YAML => Ok(Format::Yaml),
+        // Does not list protobuf, as kube-apiserver does, to a client that can only send protobuf.
+        PROTOBUF => Err(Failure::unsupported_media_type(&[JSON, YAML])),
         _ => Err(Failure::unsupported_media_type(&FORMATS)),
     }
 }
@@ -385,6 +387,17 @@ mod tests {
         );
         assert_eq!(body_format(Some("application/yaml")).unwrap(), Format::Yaml);
         assert_eq!(body_format(Some("text/plain")).unwrap_err().code, 415);
+    }
+
+    #[test]
+    fn a_protobuf_body_is_told_the_types_that_the_server_accepts() {
+        let failure = body_format(Some(PROTOBUF)).unwrap_err();
+        assert_eq!(failure.code, 415);
+        assert!(
+            failure
+                .message
+                .ends_with("accepted media types include: application/json, application/yaml")
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::{
     reply::{Reply, ResponseFormat, respond},
 };
 use crate::{
-    auth::{Identity, forbidden_for, forbidden_path_for},
+    auth::{Identity, check_impersonation, forbidden_for, forbidden_path_for},
     dropped_connection::{Closed, DropAfter},
     faults::ActionKind,
     journal::JournalEntry,
@@ -271,6 +271,7 @@ impl Request {
     ///
     /// Runs before anything is looked up, so that other callers cannot find out what exists.
     fn authorize(&self, target: &Target, verb: &str) -> Result<()> {
+        check_impersonation(&self.identity, &self.parts.headers)?;
         if !self.identity.is_anonymous()
             || matches!(target, Target::Health { .. } | Target::Version)
         {

@@ -65,7 +65,7 @@ impl Request {
         } else {
             self.check_route(served, location, verb, subresource)?;
         }
-        let options = self.write_options(verb)?;
+        let options = self.write_options(verb, !custom)?;
         let mut call = ResourceRequest {
             core: &self.core,
             served,
@@ -118,11 +118,11 @@ impl Request {
         )
     }
 
-    fn write_options(&self, verb: &str) -> Result<WriteOptions> {
+    fn write_options(&self, verb: &str, strategic: bool) -> Result<WriteOptions> {
         let write = match verb {
             "create" => WriteKind::Create,
             "update" => WriteKind::Update,
-            "patch" if self.patch_type(true) == Ok(accept::APPLY_PATCH) => WriteKind::Apply,
+            "patch" if self.patch_type(strategic)? == accept::APPLY_PATCH => WriteKind::Apply,
             "patch" => WriteKind::Patch,
             _ => return Ok(WriteOptions::default()),
         };
@@ -266,6 +266,11 @@ impl Request {
         let encoder = self.object_encoder()?;
         let wanted =
             super::query::resource_version(self.query.get("resourceVersion").unwrap_or_default())?;
+        if self.query.flag("export") == Some(true) {
+            return Err(Failure::bad_request(
+                "the export parameter, deprecated since v1.14, is no longer supported",
+            ));
+        }
         self.core.wait_for_revision(wanted).await?;
         let object = call.get(name)?;
         if call.subresource == Subresource::Scale {
@@ -322,6 +327,7 @@ impl Request {
     fn delete_collection(&self, call: &ResourceRequest<'_>) -> Result<Reply> {
         let encoder = self.object_encoder()?;
         let delete = self.delete_options()?;
+        delete.check_collection()?;
         let options = ListOptions::parse(&self.query, false)?;
         let list = call.list(&options)?;
         call.delete_all(&list.objects, &delete)?;

@@ -235,6 +235,13 @@ impl ResourceRequest<'_> {
                 .into_iter()
                 .map(|field| format!("unknown field \"{field}\"")),
         );
+        let embedded = schema.decode_embedded(object);
+        faults.extend(
+            embedded
+                .map_err(|reason| self.undecodable(reason))?
+                .into_iter()
+                .map(|field| format!("unknown field \"{field}\"")),
+        );
         self.report_strict_errors(faults)
             .map_err(|reason| self.undecodable(reason))?;
         schema.default(object);

@@ -18,28 +18,16 @@ use std::sync::Arc;
 const NAME_ATTEMPTS: usize = 8;
 
 /// Metadata that only the server sets.
-const SERVER_SET: [&str; 5] = [
+const SERVER_SET: [&str; 4] = [
     "uid",
     "creationTimestamp",
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
-    "resourceVersion",
 ];
 
 impl ResourceRequest<'_> {
     /// Creates an object.
     pub(crate) fn create(&mut self, mut object: Value) -> Result<ResponseObject> {
-        // As in kube-apiserver, a value that is not a number is ignored.
-        if meta_text(&object, "resourceVersion")
-            .parse()
-            .is_ok_and(|version: u64| version > 0)
-        {
-            return Err(Failure::new(
-                500,
-                None,
-                "resourceVersion should not be set on objects to be created",
-            ));
-        }
         let mut namespace = self.active_namespace(&object)?;
         let meta = meta_mut(&mut object);
         for field in SERVER_SET {
@@ -81,6 +69,8 @@ impl ResourceRequest<'_> {
                 None => Ok(ResponseObject::Value(object)),
             };
         }
+        check_resource_version(&object)?;
+        meta_mut(&mut object).remove("resourceVersion");
         let mut attempts = 0;
         while attempts < NAME_ATTEMPTS {
             let name = meta_text(&object, "name");
@@ -191,6 +181,21 @@ impl ResourceRequest<'_> {
         }
         Err(failure)
     }
+}
+
+/// Checks that the request has no resource version. kube-apiserver does so when it stores the
+/// object: after validation, and not in a dry run.
+fn check_resource_version(object: &Value) -> Result<()> {
+    // As in kube-apiserver, a value that is not a number is ignored.
+    let version = meta_text(object, "resourceVersion").parse();
+    if version.is_ok_and(|version: u64| version > 0) {
+        return Err(Failure::new(
+            500,
+            None,
+            "resourceVersion should not be set on objects to be created",
+        ));
+    }
+    Ok(())
 }
 
 fn is_terminating(namespace: &Object) -> bool {

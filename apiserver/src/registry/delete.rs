@@ -37,6 +37,8 @@ pub(crate) struct DeleteOptions {
     /// The request has `orphanDependents: false`. It is answered with 202 unless the object is
     /// gone.
     pub(crate) reports_pending: bool,
+    /// Deletes the object only if it cannot be decoded. Objects of this server always can.
+    only_unreadable: bool,
 }
 
 /// Options in a body. A value of the wrong type is an error, so that a condition is never ignored.
@@ -50,6 +52,8 @@ struct DeleteOptionsBody {
     orphan_dependents: Option<bool>,
     dry_run: Option<Vec<String>>,
     preconditions: Option<Preconditions>,
+    #[serde(rename = "ignoreStoreReadErrorWithClusterBreakingPotential")]
+    ignore_store_read_error: Option<bool>,
 }
 
 #[derive(Default, Deserialize)]
@@ -79,6 +83,7 @@ impl DeleteOptions {
                 query.get("propagationPolicy"),
                 query.flag("orphanDependents"),
                 &query.all("dryRun").collect::<Vec<_>>(),
+                query.flag(IGNORE_READ_ERROR).unwrap_or(false),
             );
         };
         if !body.is_object() {
@@ -101,11 +106,17 @@ impl DeleteOptions {
         }
         let dry_run = body.dry_run.unwrap_or_default();
         let dry_run: Vec<&str> = dry_run.iter().map(String::as_str).collect();
+        let only_unreadable = body.ignore_store_read_error == Some(true);
+        if only_unreadable && body.preconditions.is_some() {
+            let error = incompatible_with_read_errors("preconditions");
+            return Err(invalid_options(vec![error]));
+        }
         let options = Self::build(
             body.grace_period_seconds,
             body.propagation_policy.as_deref(),
             body.orphan_dependents,
             &dry_run,
+            only_unreadable,
         )?;
         let expected = body.preconditions.unwrap_or_default();
         Ok(Self {
@@ -115,13 +126,32 @@ impl DeleteOptions {
         })
     }
 
+    /// Checks that the options are valid for all objects of a collection.
+    pub(crate) fn check_collection(&self) -> Result<()> {
+        if !self.only_unreadable {
+            return Ok(());
+        }
+        let reason = "is not allowed with DELETECOLLECTION, try again after removing the option";
+        let error = FieldError::invalid(IGNORE_READ_ERROR, &true.into(), reason);
+        Err(invalid_options(vec![error]))
+    }
+
     fn build(
         grace: Option<i64>,
         policy: Option<&str>,
         orphan: Option<bool>,
         dry_run: &[&str],
+        only_unreadable: bool,
     ) -> Result<Self> {
         let mut errors = Vec::new();
+        let conditions = [
+            ("propagationPolicy", policy.is_some()),
+            ("orphanDependents", orphan.is_some()),
+            ("gracePeriodSeconds", grace.is_some()),
+        ];
+        for (field, _) in conditions.iter().filter(|(_, set)| *set && only_unreadable) {
+            errors.push(incompatible_with_read_errors(field));
+        }
         if policy.is_some() && orphan.is_some() {
             let reason = "orphanDependents and deletionPropagation cannot be both set";
             errors.push(FieldError::invalid(
@@ -159,9 +189,10 @@ impl DeleteOptions {
             ));
         }
         if !errors.is_empty() {
-            return Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", errors));
+            return Err(invalid_options(errors));
         }
         Ok(Self {
+            only_unreadable,
             // A negative grace period counts as one second, as in kube-apiserver.
             grace: grace.map(|seconds| u64::try_from(seconds).unwrap_or(1)),
             policy,
@@ -170,6 +201,17 @@ impl DeleteOptions {
             ..Self::default()
         })
     }
+}
+
+const IGNORE_READ_ERROR: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+
+fn invalid_options(errors: Vec<FieldError>) -> Box<Failure> {
+    Failure::invalid("meta.k8s.io", "DeleteOptions", "", errors)
+}
+
+fn incompatible_with_read_errors(field: &str) -> FieldError {
+    let reason = format!("cannot be set together with .{field}");
+    FieldError::invalid(IGNORE_READ_ERROR, &true.into(), reason)
 }
 
 /// Sets the phase of a namespace.
@@ -225,6 +267,11 @@ impl ResourceRequest<'_> {
         options: &DeleteOptions,
     ) -> Result<Option<(ResponseObject, bool)>> {
         let mut existing = self.find(name).ok_or_else(|| self.not_found(name))?;
+        if options.only_unreadable {
+            let cause =
+                "unsafe deletion is not allowed because the object is decodable from storage";
+            return Err(self.conflict(name, cause));
+        }
         let old = self.served.decode(&existing);
         self.check_delete_preconditions(name, options, &old)?;
         self.check_deletable(name)?;

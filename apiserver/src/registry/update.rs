@@ -249,14 +249,13 @@ impl ResourceRequest<'_> {
             Subresource::Finalize => builtin::prepare_finalize(new),
             Subresource::Status | Subresource::Scale => {}
         }
-        if self.served.strategy().generation == Generation::Spec
-            && self.increments_generation(new, old)
-        {
+        if self.increments_generation(new, old) {
             bump_generation(new);
         }
     }
 
-    /// Returns whether the update changes a field other than metadata and status.
+    /// Returns whether the update changes a field that counts as desired state: one other than
+    /// metadata and status, or metadata of which the kind says so.
     fn increments_generation(&self, new: &Value, old: &Value) -> bool {
         let strategy = self.served.strategy();
         let is_desired_state = |name: &str| {
@@ -269,7 +268,16 @@ impl ResourceRequest<'_> {
                 .filter(|(name, _)| is_desired_state(name))
                 .any(|(name, value)| other.get(name) != Some(value))
         };
-        differs(new, old) || differs(old, new)
+        let tracked = match strategy.generation {
+            Generation::None | Generation::Deletion => return false,
+            Generation::SpecAnd(field) if self.subresource == Subresource::None => Some(field),
+            Generation::Spec | Generation::SpecAnd(_) => None,
+        };
+        differs(new, old)
+            || differs(old, new)
+            || tracked.is_some_and(|field| {
+                new["metadata"].get(field) != old["metadata"].get(field)
+            })
     }
 }
 

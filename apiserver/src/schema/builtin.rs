@@ -24,6 +24,7 @@ pub(super) fn schema(definition: &str) -> Option<Schema> {
         root,
         builtin: true,
         has_rules: false,
+        has_embedded: false,
         has_lists: true,
     })
 }

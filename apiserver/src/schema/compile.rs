@@ -21,12 +21,14 @@ pub(super) fn compile(schema: &Value, preserve: bool) -> Schema {
         has_rules,
     } = compiler;
     nodes[root as usize].preserve |= preserve;
+    let has_embedded = nodes.iter().any(|node| node.embedded);
     let has_lists = nodes.iter().any(|node| node.list != ListType::Atomic);
     Schema {
         nodes: nodes.into(),
         root,
         builtin: false,
         has_rules,
+        has_embedded,
         has_lists,
     }
 }
@@ -256,6 +258,7 @@ impl Schema {
             }
             let mut found = FieldErrors::new();
             self.check(id, default, None, &Path::ROOT, &mut found);
+            self.check_resources(node, default, &Path::ROOT, &mut found);
             errors.extend(found.into_iter().map(|error| {
                 let is_root = error.field.is_empty() || error.field == NO_FIELD;
                 let field = if is_root {

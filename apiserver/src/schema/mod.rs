@@ -7,6 +7,7 @@ mod builtin;
 mod compile;
 mod decode;
 mod default;
+mod embedded;
 mod formats;
 mod gotime;
 mod keywords;
@@ -35,6 +36,8 @@ pub(crate) struct Schema {
     builtin: bool,
     /// There are CEL rules, which the real server checks only on objects without other errors.
     has_rules: bool,
+    /// Some values are resources with apiVersion, kind and metadata.
+    has_embedded: bool,
     /// Some lists are sets or maps.
     has_lists: bool,
 }
@@ -185,6 +188,7 @@ impl Schema {
             root: 0,
             builtin: false,
             has_rules: false,
+            has_embedded: false,
             has_lists: false,
         }
     }

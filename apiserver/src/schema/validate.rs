@@ -32,6 +32,7 @@ impl Schema {
 
     /// Adds the errors that depend on the whole object or on other errors.
     fn finish(&self, object: &Value, old: Option<&Value>, mut errors: FieldErrors) -> FieldErrors {
+        errors.extend(self.check_embedded(object));
         let lists = self.check_lists(object);
         // Duplicates in the old object allow all duplicates.
         if !lists.is_empty() && old.is_none_or(|old| self.check_lists(old).is_empty()) {
@@ -311,20 +312,6 @@ impl Schema {
                 collector
                     .errors
                     .push(FieldError::required(path.field(name).to_string(), ""));
-            }
-        }
-        if node.embedded && !root {
-            for name in ["apiVersion", "kind"] {
-                if map
-                    .get(name)
-                    .and_then(Value::as_str)
-                    .is_none_or(str::is_empty)
-                {
-                    collector.errors.push(FieldError::required(
-                        path.field(name).to_string(),
-                        "must not be empty",
-                    ));
-                }
             }
         }
     }
