@@ -3,7 +3,7 @@
 use super::{
     body::Body,
     path::{Location, Target},
-    query::Query,
+    query::{Query, time_limit::time_limit},
     reply::{Reply, ResponseFormat, respond},
 };
 use crate::{
@@ -18,11 +18,11 @@ use crate::{
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Method, Response, header, request::Parts};
-use std::{panic::resume_unwind, sync::Arc};
+use std::{panic::resume_unwind, sync::Arc, time::Duration};
 use tokio::{
     runtime::Handle,
     task::spawn_blocking,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 /// Size of body and stored object together above which a write runs on a thread for blocking work.
@@ -78,20 +78,24 @@ impl Core {
         let recorded_body = body.as_ref().ok().cloned();
         let response = match injected {
             Ok(()) => {
-                let reply = match (&target, identity, body) {
-                    (Ok(target), Ok(identity), Ok(body)) => {
-                        Arc::new(Request {
+                // Watches have a limit of their own.
+                let limit = match verb {
+                    "watch" => Ok(None),
+                    _ => time_limit(&query),
+                };
+                let reply = match (limit, &target, identity, body) {
+                    (Ok(limit), Ok(target), Ok(identity), Ok(body)) => {
+                        let request = Arc::new(Request {
                             core: self.clone(),
                             parts: request.clone(),
                             query: query.clone(),
                             identity,
                             body,
-                        })
-                        .answer(target, verb)
-                        .await
+                        });
+                        request.answer_within(limit, target, verb).await
                     }
-                    (Err(failure), _, _) => Err(failure.clone()),
-                    (_, Err(failure), _) | (_, _, Err(failure)) => Err(failure),
+                    (_, Err(failure), _, _) => Err(failure.clone()),
+                    (Err(failure), ..) | (.., Err(failure), _) | (.., Err(failure)) => Err(failure),
                 };
                 Some(respond(reply, response_format))
             }
@@ -198,6 +202,22 @@ pub(super) struct Request {
 }
 
 impl Request {
+    /// Answers with 504 after `limit`. A write that has begun completes nevertheless.
+    async fn answer_within(
+        self: Arc<Self>,
+        limit: Option<Duration>,
+        target: &Target,
+        verb: &'static str,
+    ) -> Result<Reply> {
+        let answer = self.answer(target, verb);
+        match limit {
+            None => answer.await,
+            Some(limit) => timeout(limit, answer)
+                .await
+                .unwrap_or_else(|_| Ok(Reply::timed_out())),
+        }
+    }
+
     async fn answer(self: Arc<Self>, target: &Target, verb: &'static str) -> Result<Reply> {
         self.authorize(target, verb)?;
         match target {

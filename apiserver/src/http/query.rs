@@ -3,6 +3,7 @@
 //! Unknown parameters and pairs that are not properly encoded are ignored. If a parameter is
 //! repeated, its first value applies.
 
+pub(crate) mod time_limit;
 pub(crate) mod write;
 
 use super::path::decode;

@@ -48,6 +48,14 @@ impl Reply {
         Self::text(404, "404 page not found\n")
     }
 
+    /// Returns the plain text 504 of a request that exceeded its time limit.
+    pub(super) fn timed_out() -> Self {
+        Self::text(
+            504,
+            r#"{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the allotted timeout","reason":"Timeout","details":{},"code":504}"#,
+        )
+    }
+
     /// Encodes a value in the format that the client accepts.
     pub(super) fn value(code: u16, value: &Value, format: Format, pretty: bool) -> Result<Self> {
         Ok(match format {

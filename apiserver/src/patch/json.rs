@@ -90,7 +90,7 @@ impl JsonPatch {
         };
         if operations.len() > MAX_OPERATIONS {
             let message = format!(
-                "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
+                "Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
                 operations.len()
             );
             return Err(Failure::new(413, Reason::RequestEntityTooLarge, message));

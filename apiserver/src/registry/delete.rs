@@ -84,6 +84,7 @@ impl DeleteOptions {
                 query.flag("orphanDependents"),
                 &query.all("dryRun").collect::<Vec<_>>(),
                 query.flag(IGNORE_READ_ERROR).unwrap_or(false),
+                false,
             );
         };
         if !body.is_object() {
@@ -107,16 +108,13 @@ impl DeleteOptions {
         let dry_run = body.dry_run.unwrap_or_default();
         let dry_run: Vec<&str> = dry_run.iter().map(String::as_str).collect();
         let only_unreadable = body.ignore_store_read_error == Some(true);
-        if only_unreadable && body.preconditions.is_some() {
-            let error = incompatible_with_read_errors("preconditions");
-            return Err(invalid_options(vec![error]));
-        }
         let options = Self::build(
             body.grace_period_seconds,
             body.propagation_policy.as_deref(),
             body.orphan_dependents,
             &dry_run,
             only_unreadable,
+            body.preconditions.is_some(),
         )?;
         let expected = body.preconditions.unwrap_or_default();
         Ok(Self {
@@ -142,12 +140,14 @@ impl DeleteOptions {
         orphan: Option<bool>,
         dry_run: &[&str],
         only_unreadable: bool,
+        preconditions: bool,
     ) -> Result<Self> {
         let mut errors = Vec::new();
         let conditions = [
             ("propagationPolicy", policy.is_some()),
             ("orphanDependents", orphan.is_some()),
             ("gracePeriodSeconds", grace.is_some()),
+            ("preconditions", preconditions),
         ];
         for (field, _) in conditions.iter().filter(|(_, set)| *set && only_unreadable) {
             errors.push(incompatible_with_read_errors(field));

@@ -246,11 +246,17 @@ async fn a_deployment_has_a_generation_and_a_config_map_does_not() {
         .await
         .expect(200);
     assert_eq!(generation(&scaled), 2);
+    let labelled = server
+        .merge(path, json!({"metadata": {"labels": {"a": "b"}}}))
+        .await
+        .expect(200);
+    assert_eq!(generation(&labelled), 2);
+    // The annotations of a Deployment are those of its replica sets.
     let annotated = server
         .merge(path, json!({"metadata": {"annotations": {"a": "b"}}}))
         .await
         .expect(200);
-    assert_eq!(generation(&annotated), 2);
+    assert_eq!(generation(&annotated), 3);
     for (path, body) in [
         (CONFIG_MAPS, config_map("a")),
         (

@@ -26,4 +26,5 @@ mod namespaces;
 
 // Random sequences of requests, sequential and concurrent.
 mod races;
+mod refusals;
 mod request_sequences;
