@@ -299,9 +299,9 @@ pub(crate) fn check_impersonation(identity: &Identity, headers: &HeaderMap) -> R
         return Ok(());
     };
     let mut failure = forbidden_for(identity, "impersonate", "", resource, name, "");
-    failure.message.push_str(
-        ": the server does not support impersonation; remove the Impersonate-* headers",
-    );
+    failure
+        .message
+        .push_str(": the server does not support impersonation; remove the Impersonate-* headers");
     Err(failure)
 }
 

@@ -6,8 +6,10 @@ pub(crate) mod names;
 pub(crate) mod status;
 #[cfg(test)]
 mod tests;
+mod warnings;
 
 pub(crate) use labels::label;
+pub(crate) use warnings::warnings;
 
 use crate::{
     http::priority,

@@ -131,6 +131,16 @@ fn pluralize(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
+/// Returns a value as the real server writes it in an error: a whole number has no fraction.
+fn shown(value: &Value) -> String {
+    match value.as_f64() {
+        Some(float) if value.is_f64() && float.fract() == 0.0 && float.abs() < 1e21 => {
+            float.to_string()
+        }
+        _ => value.to_string(),
+    }
+}
+
 impl FieldError {
     fn new(kind: FieldErrorKind, field: impl Into<String>, body: String) -> Self {
         Self {
@@ -145,7 +155,7 @@ impl FieldError {
         Self::new(
             FieldErrorKind::Invalid,
             field,
-            format!("Invalid value: {value}: {detail}"),
+            format!("Invalid value: {}: {detail}", shown(value)),
         )
     }
 

@@ -374,7 +374,9 @@ mod tests {
             "W \"w\" is invalid: [b: x]"
         );
         assert_eq!(
-            normal(json!("strict decoding error: unknown field \"b\", unknown field \"a\"")),
+            normal(json!(
+                "strict decoding error: unknown field \"b\", unknown field \"a\""
+            )),
             "strict decoding error: unknown field \"a\", unknown field \"b\""
         );
         let warnings = normal(json!({"warning": "299 - \"b\", 299 - \"a\""}));

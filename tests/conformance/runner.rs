@@ -229,7 +229,8 @@ impl Run<'_> {
     /// Fills in the placeholders of `text`.
     fn fill(&self, text: &str, turn: usize) -> String {
         static BRACES: LazyLock<Regex> = LazyLock::new(|| {
-            Regex::new(r"\{([a-z][a-z0-9]*(?:\[\d+\]|,?\*\d+)?(?:\.[^{}\s]+)?)\}").expect("a pattern")
+            Regex::new(r"\{([a-z][a-z0-9]*(?:\[\d+\]|,?\*\d+)?(?:\.[^{}\s]+)?)\}")
+                .expect("a pattern")
         });
         let filled = BRACES.replace_all(text, |found: &Captures<'_>| match &found[1] {
             "i" => turn.to_string(),

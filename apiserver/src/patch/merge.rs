@@ -1,7 +1,7 @@
 //! JSON Merge Patch (RFC 7386): objects are merged, null removes, everything else is replaced.
 //!
 //! New values are added without fields that are null, also inside of lists. The RFC would keep
-//! those, but the real server's library drops them.
+//! those, but the real server's library drops them, except in a list that replaces an object.
 
 use super::decoding_error;
 use crate::status::{Failure, Result};
@@ -18,9 +18,16 @@ pub(super) fn parse(patch: Value) -> Result<Value> {
 
 /// Merges the patch into the document.
 pub(super) fn apply(patch: &Value, document: &mut Value) {
-    let (Value::Object(patch), Value::Object(document)) = (patch, &mut *document) else {
-        *document = without_nulls(patch);
-        return;
+    let (patch, document) = match (patch, &mut *document) {
+        (Value::Object(patch), Value::Object(document)) => (patch, document),
+        (_, Value::Object(_)) => {
+            *document = patch.clone();
+            return;
+        }
+        _ => {
+            *document = without_nulls(patch);
+            return;
+        }
     };
     for (key, value) in patch {
         match document.get_mut(key) {

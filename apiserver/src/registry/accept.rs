@@ -65,9 +65,12 @@ impl ResourceRequest<'_> {
     pub(super) fn accept_patched(
         &mut self,
         mut object: Value,
-        faults: StrictErrors,
+        mut faults: StrictErrors,
         patched: impl FnOnce() -> Value,
     ) -> Result<Value> {
+        if !self.served.resource.strategy.custom {
+            drop_fields_without_version(&mut object, &mut faults);
+        }
         self.decode_object(&mut object, faults)
             .map_err(|failure| match failure {
                 DecodeFailure::NoKind => {
@@ -77,6 +80,11 @@ impl ResourceRequest<'_> {
                 }
                 DecodeFailure::Unrecognized(reason) | DecodeFailure::Undecodable { reason, .. } => {
                     undecodable_patch(patched().to_string(), &reason)
+                }
+                DecodeFailure::Mismatch(_) if text(&object, "apiVersion").is_empty() => {
+                    Failure::internal(
+                        "Object 'apiVersion' is missing in 'object has no apiVersion field'",
+                    )
                 }
                 DecodeFailure::Mismatch(error) => other_kind(&object, error),
             })?;
@@ -270,6 +278,24 @@ impl ResourceRequest<'_> {
         }
         Ok(())
     }
+}
+
+/// Drops all fields of a patched object without an apiVersion, as kube-apiserver does: it then
+/// decodes the object into an internal type, of which no field has a name in JSON.
+fn drop_fields_without_version(object: &mut Value, faults: &mut StrictErrors) {
+    if !text(object, "apiVersion").is_empty() {
+        return;
+    }
+    let Some(fields) = object.as_object_mut() else {
+        return;
+    };
+    fields.retain(|name, _| {
+        let known = matches!(name.as_str(), "apiVersion" | "kind");
+        if !known {
+            faults.push(format!("unknown field \"{name}\""));
+        }
+        known
+    });
 }
 
 /// Checks that the name in a body equals that in the path.

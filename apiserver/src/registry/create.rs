@@ -55,11 +55,7 @@ impl ResourceRequest<'_> {
             .then(|| core.allocation.lock());
         self.fill_from_other_objects(&name, &mut object, None)?;
         self.validate(&name, &object, None)?;
-        if self.served.strategy().custom {
-            self.warnings
-                .extend(meta::finalizer_warnings(&object, None));
-        }
-        self.warnings.extend((self.served.strategy().warn)(&object));
+        self.warn(&object, None);
         self.core
             .admission
             .run_validating(&self.review(Operation::Create, &name, None), Some(&object))?;

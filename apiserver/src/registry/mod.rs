@@ -26,7 +26,8 @@ use crate::{
     admission::{Operation, Review},
     auth::Identity,
     builtin,
-    catalog::Served,
+    catalog::{DEFINITIONS, Served},
+    crd,
     http::query::write::WriteOptions,
     meta,
     object::{Content, Key, Object},
@@ -231,6 +232,18 @@ impl ResourceRequest<'_> {
         }
         let stored = |object: &Value| self.served.to_stored(object.clone());
         validate(&stored(object), old.map(stored).as_ref())
+    }
+
+    /// Adds the warnings about an accepted object.
+    fn warn(&mut self, object: &Value, old: Option<&Value>) {
+        let strategy = self.served.strategy();
+        if strategy.custom {
+            self.warnings.extend(meta::finalizer_warnings(object, old));
+        }
+        self.warnings.extend((strategy.warn)(object));
+        if &*self.served.table == DEFINITIONS && self.subresource == Subresource::None {
+            self.warnings.extend(crd::warnings(object, old));
+        }
     }
 
     /// Encodes the object in the storage version.

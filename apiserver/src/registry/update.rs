@@ -91,11 +91,7 @@ impl ResourceRequest<'_> {
             self.fill_from_other_objects(name, &mut new, Some(&old))?;
         }
         self.validate(name, &new, Some(&old))?;
-        if self.served.strategy().custom {
-            self.warnings
-                .extend(meta::finalizer_warnings(&new, Some(&old)));
-        }
-        self.warnings.extend((self.served.strategy().warn)(&new));
+        self.warn(&new, Some(&old));
         self.core.admission.run_validating(
             &self.review(Operation::Update, name, Some(&old)),
             Some(&new),
@@ -275,9 +271,7 @@ impl ResourceRequest<'_> {
         };
         differs(new, old)
             || differs(old, new)
-            || tracked.is_some_and(|field| {
-                new["metadata"].get(field) != old["metadata"].get(field)
-            })
+            || tracked.is_some_and(|field| new["metadata"].get(field) != old["metadata"].get(field))
     }
 }
 

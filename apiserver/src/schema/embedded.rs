@@ -171,8 +171,7 @@ mod tests {
     #[test]
     fn unknown_metadata_of_embedded_resources_is_removed_and_reported() {
         let resource = json!({"apiVersion": "v1", "kind": "P", "metadata": {"name": "a", "x": 1}, "spec": {"y": 1}});
-        let mut object =
-            json!({"one": resource, "list": [{}, resource], "map": {"k": resource}});
+        let mut object = json!({"one": resource, "list": [{}, resource], "map": {"k": resource}});
         let unknown = schema().decode_embedded(&mut object).unwrap();
         assert_eq!(
             *unknown,

@@ -1,5 +1,6 @@
 //! Formats of strings, checked as on the real server. Unknown formats are ignored.
 
+use super::checksums::{is_credit_card, is_isbn10, is_isbn13};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use regex::Regex;
 use std::{net::IpAddr, net::Ipv4Addr, net::Ipv6Addr, sync::LazyLock};
@@ -12,6 +13,7 @@ pub(super) fn check(name: &str) -> Option<fn(&str) -> bool> {
         }
         "byte" => |text| STANDARD.decode(text).is_ok(),
         "cidr" => is_cidr,
+        "creditcard" => is_credit_card,
         "date" => is_date,
         "datetime" => is_date_time,
         "duration" => is_duration,
@@ -23,6 +25,9 @@ pub(super) fn check(name: &str) -> Option<fn(&str) -> bool> {
         "hostname" => is_hostname,
         "ipv4" => |text| text.parse::<Ipv4Addr>().is_ok(),
         "ipv6" => |text| text.parse::<Ipv6Addr>().is_ok(),
+        "isbn" => |text| is_isbn10(text) || is_isbn13(text),
+        "isbn10" => is_isbn10,
+        "isbn13" => is_isbn13,
         "k8slongname" => |text| text.len() <= 253 && text.split('.').all(is_name),
         "k8sshortname" => |text| text.len() <= 63 && is_name(text),
         "mac" => is_mac,

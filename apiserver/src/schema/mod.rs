@@ -4,6 +4,7 @@
 //! need no special case and all built-in types share one table.
 
 mod builtin;
+mod checksums;
 mod compile;
 mod decode;
 mod default;
@@ -29,6 +30,10 @@ use serde_json::{Map, Value};
 use std::{fmt, sync::Arc};
 
 /// The schema of a resource.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says whether one step can be skipped"
+)]
 pub(crate) struct Schema {
     nodes: Arc<[Node]>,
     root: NodeId,
@@ -255,6 +260,17 @@ impl Node {
             .binary_search_by(|(field, _)| (**field).cmp(name))
             .ok()?;
         Some(self.fields[at].1)
+    }
+}
+
+/// Reports whether values of this type are checked for this format. An empty type is that of a
+/// string.
+pub(crate) fn is_known_format(kind: &str, format: &str) -> bool {
+    match kind {
+        "" | "string" => formats::check(format).is_some(),
+        "integer" => matches!(format, "int32" | "int64"),
+        "number" => matches!(format, "float" | "double"),
+        _ => false,
     }
 }
 

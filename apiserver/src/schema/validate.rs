@@ -397,12 +397,31 @@ impl ErrorCollector<'_> {
                 .push(FieldError::invalid(NO_FIELD, &json!(""), detail));
         }
         let Some(rules) = &node.rules else { return };
-        if let Some(factor) = rules
-            .multiple_of
-            .filter(|factor| !is_multiple(number, *factor))
-        {
+        // As on the real server, whole numbers are compared with the whole part of a bound.
+        let whole = |bound: f64| {
+            if number.is_i64() {
+                bound.trunc()
+            } else {
+                bound
+            }
+        };
+        let factor = rules.multiple_of.map(whole);
+        if factor == Some(0.0) {
+            let path = self.path.to_string();
+            let detail = format!("factor MultipleOf declared for {path} must be positive: 0");
+            self.errors
+                .push(FieldError::invalid(path, &json!(0), detail));
+        } else if let Some(factor) = factor.filter(|factor| !is_multiple(number, *factor)) {
             self.invalid(&value(), format_args!("should be a multiple of {factor}"));
         }
+        let minimum = rules.minimum.as_ref().map(|bound| Bound {
+            at: whole(bound.at),
+            ..*bound
+        });
+        let maximum = rules.maximum.as_ref().map(|bound| Bound {
+            at: whole(bound.at),
+            ..*bound
+        });
         let below = |bound: &Bound| {
             if bound.exclusive {
                 float <= bound.at
@@ -410,7 +429,7 @@ impl ErrorCollector<'_> {
                 float < bound.at
             }
         };
-        if let Some(bound) = rules.minimum.filter(below) {
+        if let Some(bound) = minimum.filter(below) {
             let or = if bound.exclusive { "" } else { " or equal to" };
             self.invalid(
                 &value(),
@@ -424,7 +443,7 @@ impl ErrorCollector<'_> {
                 float > bound.at
             }
         };
-        if let Some(bound) = rules.maximum.filter(above) {
+        if let Some(bound) = maximum.filter(above) {
             let or = if bound.exclusive { "" } else { " or equal to" };
             self.invalid(
                 &value(),

@@ -19,9 +19,19 @@ async fn impersonation_is_forbidden_and_has_no_effect() {
             .await
             .expect(403);
         assert_eq!(refused.reason(), "Forbidden");
-        let begin = format!("{resource} \"{value}\" is forbidden: User \"system:admin\" cannot impersonate resource");
-        assert!(refused.message().starts_with(&begin), "{}", refused.message());
-        assert!(refused.message().ends_with("remove the Impersonate-* headers"));
+        let begin = format!(
+            "{resource} \"{value}\" is forbidden: User \"system:admin\" cannot impersonate resource"
+        );
+        assert!(
+            refused.message().starts_with(&begin),
+            "{}",
+            refused.message()
+        );
+        assert!(
+            refused
+                .message()
+                .ends_with("remove the Impersonate-* headers")
+        );
     }
     assert_eq!(server.get(CONFIG_MAPS).await.expect(200).names(), [""; 0]);
 }

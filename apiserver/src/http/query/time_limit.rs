@@ -107,10 +107,7 @@ mod tests {
             ("timeout=.s", "invalid duration \".s\""),
             ("timeout=5", "missing unit in duration \"5\""),
             ("timeout=1h5x", "unknown unit \"x\" in duration \"1h5x\""),
-            (
-                "timeout=99999999999h",
-                "invalid duration \"99999999999h\"",
-            ),
+            ("timeout=99999999999h", "invalid duration \"99999999999h\""),
         ] {
             let failure = limit(query).unwrap_err();
             assert_eq!(failure.code, 400);
