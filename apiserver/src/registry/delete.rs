@@ -75,17 +75,7 @@ impl DeleteOptions {
     /// Parses the body, or the query if there is none. The two are not combined.
     pub(crate) fn parse(body: Option<&Value>, query: &Query) -> Result<Self> {
         let Some(body) = body else {
-            return Self::build(
-                query
-                    .get("gracePeriodSeconds")
-                    .map(|seconds| parse_integer(seconds, "gracePeriodSeconds"))
-                    .transpose()?,
-                query.get("propagationPolicy"),
-                query.flag("orphanDependents"),
-                &query.all("dryRun").collect::<Vec<_>>(),
-                query.flag(IGNORE_READ_ERROR).unwrap_or(false),
-                false,
-            );
+            return Self::parse_query(query);
         };
         if !body.is_object() {
             return Err(Failure::bad_request(
@@ -120,6 +110,33 @@ impl DeleteOptions {
         Ok(Self {
             uid: expected.uid,
             resource_version: expected.resource_version,
+            ..options
+        })
+    }
+
+    fn parse_query(query: &Query) -> Result<Self> {
+        let precondition = |field: &str| {
+            query
+                .get(field)
+                .filter(|value| !value.is_empty())
+                .map(String::from)
+        };
+        let uid = precondition("uid");
+        let resource_version = precondition("resourceVersion");
+        let options = Self::build(
+            query
+                .get("gracePeriodSeconds")
+                .map(|seconds| parse_integer(seconds, "gracePeriodSeconds"))
+                .transpose()?,
+            query.get("propagationPolicy"),
+            query.flag("orphanDependents"),
+            &query.all("dryRun").collect::<Vec<_>>(),
+            query.flag(IGNORE_READ_ERROR).unwrap_or(false),
+            uid.is_some() || resource_version.is_some(),
+        )?;
+        Ok(Self {
+            uid,
+            resource_version,
             ..options
         })
     }
