@@ -4,6 +4,7 @@ use super::{
     ExtensionConfig,
     ca_bundle::Referrers,
     client::RuntimeClient,
+    failure_reports::NotFailureReport,
     options::Options,
     reconciler::ExtensionConfigReconciler,
     warmup::{self, Warmup},
@@ -15,7 +16,9 @@ use steersman::{
     builder::BuildError,
     cache::CacheError,
     controller,
+    event::Event,
     manager::{ManagerError, ManagerHandle, RunContext, Stage},
+    predicate::{self, Predicate},
     prelude::*,
     workqueue::Limiter,
 };
@@ -53,13 +56,15 @@ pub fn add_to(
     options: &Options,
 ) -> Result<Controller, Error> {
     let configs = Select::<ExtensionConfig>::new().resync(RESYNC);
+    let is_watched = HasFilterLabel(options.watch_filter.clone());
+    // In the read-only mode, another process reports failures.
+    let read_only = options.read_only;
+    let wakes = move |event: &Event<ExtensionConfig>| {
+        is_watched.accepts(event) && (read_only || NotFailureReport.accepts(event))
+    };
     let builder = manager
         .controller("extension-config")
-        .for_with(
-            configs
-                .clone()
-                .filter(HasFilterLabel(options.watch_filter.clone())),
-        )
+        .for_with(configs.clone().filter(predicate::from_fn(wakes)))
         .limiter(limiter())
         .options(controller::Options {
             max_concurrent: Some(options.workers.unwrap_or(warmup::MAX_CONCURRENT)),

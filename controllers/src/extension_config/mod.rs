@@ -31,6 +31,7 @@
 //! | `reconciler.rs` | one reconcile |
 //! | `ca_bundle.rs` | CA from an annotated Secret |
 //! | `discovered.rs` | discovery, and the condition `Discovered` |
+//! | `failure_reports.rs` | predicate that drops the events of failure reports |
 //! | `read_only.rs` | registration of what another process has discovered |
 //! | `warmup.rs` | discovery of all `ExtensionConfig`s at the start |
 //! | `go.rs` | texts as Go prints them, which errors of Cluster API contain |
@@ -42,6 +43,7 @@ pub mod client;
 mod controller;
 mod definition;
 mod discovered;
+mod failure_reports;
 mod go;
 mod names;
 mod options;

@@ -10,6 +10,6 @@ mod fixture;
 mod http_failures;
 mod metrics;
 mod namespaces;
-mod raw_server;
+pub(crate) mod raw_server;
 mod services;
 mod tls;

@@ -4,8 +4,15 @@ use super::{
     fixture::{Fixture, Running, discovered, handlers},
     proxy::Proxy,
 };
-use crate::support::{Answer, Extension, FakeExtension};
+use crate::{
+    client::raw_server::{RawServer, Reply},
+    support::{Answer, Endpoint, Extension, FakeExtension},
+};
 use serde_json::json;
+use std::{
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
 use steersman::testing::Env;
 
 /// Registers a handler `one` of the object `mine`.
@@ -85,6 +92,26 @@ steersman::env_test! {
         );
         assert_eq!(discovered(&config), ("False".into(), expected));
         assert!(running.is_registered(&fixture.handler("one", "mine")));
+        running.stop().await
+    }
+
+    async fn a_failure_whose_message_changes_is_retried_with_backoff(env: Env) -> anyhow::Result<()> {
+        let fixture = Fixture::new(&env).await?;
+        let (server, calls) = (RawServer::start(Reply::success()).await?, AtomicUsize::new(0));
+        server.set_reply_fn(move |_| {
+            let message = format!("call {}", calls.fetch_add(1, Relaxed));
+            Reply::json(&json!({"status": "Failure", "message": message}))
+        });
+        let endpoint = Endpoint { url: server.url(), ca_pem: server.ca.clone() };
+        let running = fixture.start(&env).await?;
+        let begun = Instant::now();
+        fixture.create("mine", &endpoint).await?;
+        server.until(|counts| counts.requests > 3).await?;
+        // The first call and three retries, each after at least 1 s.
+        let took = begun.elapsed();
+        assert!(took >= Duration::from_secs(3), "4 calls in {took:?}");
+        let config = fixture.until("mine", |it| discovered(it).1.ends_with("call 3")).await?;
+        assert_eq!(discovered(&config).0, "False");
         running.stop().await
     }
 
