@@ -21,8 +21,15 @@ pub(super) struct TtlMap<K, V> {
 #[derive(Debug)]
 struct Entry<V> {
     value: V,
-    expires: Instant,
+    /// `None` if the lifetime has no end that a clock can reach.
+    expires: Option<Instant>,
     position: u64,
+}
+
+impl<V> Entry<V> {
+    fn is_expired(&self, now: Instant) -> bool {
+        self.expires.is_some_and(|expires| expires <= now)
+    }
 }
 
 impl<K: Clone + Eq + Hash, V> TtlMap<K, V> {
@@ -38,7 +45,7 @@ impl<K: Clone + Eq + Hash, V> TtlMap<K, V> {
 
     pub(super) fn get(&self, key: &K) -> Option<&V> {
         let entry = self.entries.get(key)?;
-        (entry.expires > Instant::now()).then_some(&entry.value)
+        (!entry.is_expired(Instant::now())).then_some(&entry.value)
     }
 
     pub(super) fn insert(&mut self, key: K, value: V) {
@@ -52,7 +59,7 @@ impl<K: Clone + Eq + Hash, V> TtlMap<K, V> {
         self.order.insert(self.next, key.clone());
         let entry = Entry {
             value,
-            expires: Instant::now() + self.ttl,
+            expires: Instant::now().checked_add(self.ttl),
             position: self.next,
         };
         self.entries.insert(key, entry);
@@ -67,7 +74,7 @@ impl<K: Clone + Eq + Hash, V> TtlMap<K, V> {
 
     pub(super) fn len(&self) -> usize {
         let now = Instant::now();
-        let live = self.entries.values().filter(|entry| entry.expires > now);
+        let live = self.entries.values().filter(|entry| !entry.is_expired(now));
         live.count()
     }
 
@@ -82,7 +89,7 @@ impl<K: Clone + Eq + Hash, V> TtlMap<K, V> {
             && self
                 .entries
                 .get(oldest.get())
-                .is_none_or(|entry| entry.expires <= now)
+                .is_none_or(|entry| entry.is_expired(now))
         {
             self.entries.remove(&oldest.remove());
         }
@@ -111,6 +118,15 @@ mod tests {
         );
         map.insert("c", 3);
         assert_eq!(map.entries.len(), 2, "expired entries are freed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn entries_with_an_unlimited_lifetime_stay() {
+        let mut map = TtlMap::new(Duration::MAX, 10);
+        map.insert("a", 1);
+        advance(Duration::from_hours(24)).await;
+        map.insert("b", 2);
+        assert_eq!((map.get(&"a"), map.len()), (Some(&1), 2));
     }
 
     #[tokio::test(start_paused = true)]
