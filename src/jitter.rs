@@ -46,7 +46,7 @@ pub struct SeededJitter {
 ///
 /// let delay = || {
 ///     let _seeded = seed_jitter(7);
-///     let limiter = Limiter::fixed(Duration::from_secs(1)).jitter(0.5);
+///     let limiter = Limiter::exponential(Duration::from_secs(1), Duration::MAX).jitter(0.5);
 ///     limiter.delay(&"web", 0, Instant::now())
 /// };
 /// assert_eq!(delay(), delay());
