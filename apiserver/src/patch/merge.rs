@@ -75,6 +75,13 @@ mod tests {
     }
 
     #[test]
+    fn a_list_that_replaces_an_object_keeps_its_nulls() {
+        let patch = json!({"a": [{"b": null}]});
+        assert_eq!(merged(json!({"a": {}}), patch.clone()), patch);
+        assert_eq!(merged(json!({"a": []}), patch), json!({"a": [{}]}));
+    }
+
+    #[test]
     fn new_values_are_added_without_nulls() {
         assert_eq!(
             merged(json!({}), json!({"a": {"b": null}, "c": null})),
