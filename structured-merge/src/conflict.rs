@@ -3,17 +3,19 @@
 use crate::{go_text, managed::ManagerKey, path::Path};
 use std::fmt::{self, Display, Formatter};
 
-/// Field that an apply would change and that another manager owns.
+/// A field that an apply would change and that another manager owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// Owner of the field.
     pub manager: ManagerKey,
-    /// Field.
+    /// Path of the field.
     pub path: Path,
 }
 
 impl Conflict {
-    /// Owner as in the API server's messages: `"name" with subresource "status" using v1`.
+    /// Returns the owner as in the API server's messages.
+    ///
+    /// For example `"name" with subresource "status" using v1`.
     pub fn owner(&self) -> String {
         let key = &self.manager;
         let mut text = go_text::quote(&key.manager);
@@ -28,26 +30,29 @@ impl Conflict {
         text
     }
 
-    /// Message of the status cause `FieldManagerConflict`. Its field is the path.
+    /// Returns the message of the status cause `FieldManagerConflict`.
+    ///
+    /// The `field` of this cause is [`path`](Self::path).
     pub fn cause_message(&self) -> String {
         format!("conflict with {}", self.owner())
     }
 }
 
-/// Conflicts of one apply, sorted by owner and path. Not empty.
+/// Conflicts of one apply, sorted by owner and path: at least one.
 ///
-/// The text is the message of the API server's status, with code 409 and reason `Conflict`.
+/// The `Display` text is the message of the API server's status, which has the code 409 and the
+/// reason `Conflict`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflicts(Vec<Conflict>);
 
 impl Conflicts {
-    /// `None` if there are no conflicts.
+    /// Sorts the conflicts. Returns `None` if there are none.
     pub(crate) fn new(mut conflicts: Vec<Conflict>) -> Option<Self> {
         conflicts.sort_by_cached_key(|conflict| conflict.manager.identifier());
         (!conflicts.is_empty()).then_some(Self(conflicts))
     }
 
-    /// Conflicts, sorted by owner and path.
+    /// Returns the conflicts, sorted by owner and path.
     pub fn as_slice(&self) -> &[Conflict] {
         &self.0
     }

@@ -1,7 +1,8 @@
 //! `FieldsV1`, the wire format of field sets.
 //!
-//! Each key of an object is a path element, and its value the object of the elements below. The key
-//! `.` marks an element with children as a member itself. An element without children is a member.
+//! Each key of a JSON object is a path element. Its value is an object with the elements below it.
+//! An element without children is a member of the set. An element with children is a member only
+//! if its object has the key `.`.
 
 use crate::{MAX_DEPTH, path::PathElement, set::Set};
 use serde::{
@@ -12,7 +13,7 @@ use serde::{
 use serde_json::{Map, Value};
 use std::fmt::{self, Formatter};
 
-/// Members below one element, with whether the element is a member itself.
+/// Members below one element, and whether the element itself is a member.
 struct Level<'a> {
     member: bool,
     set: &'a Set,
@@ -48,7 +49,7 @@ impl Serialize for NoChildren {
 }
 
 impl Set {
-    /// Wire format as a value, as [`Set`] serializes.
+    /// Returns the wire format of the set as a JSON value.
     pub fn to_value(&self) -> Value {
         self.level_value(false)
     }
@@ -85,7 +86,7 @@ impl<'de> Deserialize<'de> for Set {
     }
 }
 
-/// Reads one object as whether its element is a member, and the members below it.
+/// Deserializes the object of one element: whether the element is a member, and its children.
 struct Reader {
     depth: usize,
 }

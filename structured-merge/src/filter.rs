@@ -3,10 +3,10 @@
 use crate::{path::PathElement, set::Set};
 use std::cmp::Ordering;
 
-/// Decides which fields an endpoint tracks.
+/// Selects the fields that an endpoint tracks.
 ///
-/// A main endpoint ignores changes of `status`, and `/status` ignores changes of `spec`: neither may
-/// own what it resets.
+/// The main endpoint of an object ignores changes of `status`, and `/status` ignores changes of
+/// `spec`. A manager must not own fields that the endpoint ignores.
 #[derive(Clone, Debug)]
 pub enum Filter {
     /// Drops these fields and all below them.
@@ -16,7 +16,7 @@ pub enum Filter {
 }
 
 impl Filter {
-    /// Fields of `set` that pass.
+    /// Returns the members of `set` that pass the filter.
     #[must_use]
     pub fn apply(&self, mut set: Set) -> Set {
         match self {
@@ -40,7 +40,7 @@ pub struct Pattern {
 type Step = Option<PathElement>;
 
 impl Pattern {
-    /// Matches all fields below this path, and the elements on the path. `None` is a wildcard.
+    /// Matches the elements of a path and all fields below it. `None` is a wildcard.
     pub fn prefix(steps: impl IntoIterator<Item = Option<PathElement>>) -> Self {
         let mut steps = steps.into_iter();
         match steps.next() {
@@ -51,11 +51,11 @@ impl Pattern {
         }
     }
 
-    /// Combines two patterns.
+    /// Combines two patterns. The result can match less than both patterns together.
     ///
-    /// Equals the reference also where it does not match all fields of both: it finds an element that
-    /// both patterns have in some cases only, and never a wildcard. Where it does not, the fields
-    /// below the element match the first pattern alone.
+    /// It reproduces a defect of the Go implementation. The two patterns are combined only below
+    /// some of the elements that both have, and never below a wildcard. Below the other elements,
+    /// the result matches the same fields as `self`.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         let (Some(own), Some(others)) = (self.children, other.children) else {
@@ -68,7 +68,7 @@ impl Pattern {
                 None => children.push((step, pattern)),
             }
         }
-        // Wildcards come first, since the first match decides.
+        // Sorts wildcards first. `select` uses the first child that matches.
         children.sort_by(|(left, _), (right, _)| left.cmp(right));
         Self {
             children: Some(children),
@@ -92,8 +92,9 @@ impl Pattern {
     }
 }
 
-/// Index of a step, found with the reference's search. It compares in the reverse order, so it finds
-/// only some steps of a list with more than one.
+/// Returns the index of a step, if the search of the Go implementation finds it.
+///
+/// That binary search compares in reverse order, so it misses some steps of longer lists.
 fn search(children: &[(Step, Pattern)], step: &Step) -> Option<usize> {
     let step = step.as_ref()?;
     let compare = |index: usize| {

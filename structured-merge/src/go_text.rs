@@ -1,4 +1,4 @@
-//! Text of values in the formats of Go, which the API server's messages and field names contain.
+//! Go's text formats of values, for messages and field names of the API server.
 
 use crate::value::Numeric;
 use serde_json::Value;
@@ -31,7 +31,8 @@ pub(crate) fn quote(text: &str) -> String {
 }
 
 fn is_printable(character: char) -> bool {
-    // Debug output escapes what is not printable, and a combining mark only at the start.
+    // `Debug` escapes characters that are not printable. It escapes a combining mark only at the
+    // start of a text.
     let mut text = String::from("x");
     text.push(character);
     text.escape_debug().count() == 2
@@ -87,7 +88,7 @@ fn exponential(value: f64) -> String {
     }
 }
 
-/// Formats a value inside a field path.
+/// Formats a value as in a field path of the API server's messages.
 pub(crate) fn path_value(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
@@ -162,7 +163,7 @@ pub(crate) fn syntax(value: &Value) -> String {
     }
 }
 
-/// Name of a value's type in Go.
+/// Returns the name of a value's Go type.
 pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
@@ -177,7 +178,7 @@ pub(crate) fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// Whether a JSON string escapes the characters that HTML treats specially.
+/// Whether a JSON string escapes characters that are special in HTML or JavaScript.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Html {
     Escaped,

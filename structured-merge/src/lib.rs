@@ -3,7 +3,7 @@
 //! This crate is a Rust counterpart of Go's `sigs.k8s.io/structured-merge-diff` and of the
 //! `managedfields` package of `k8s.io/apimachinery`. It does no I/O: objects are
 //! [`serde_json::Value`]s, and the caller passes the time. Results, conflicts and messages equal
-//! those of the API server; the tests compare them with recordings of the Go packages.
+//! those of the API server. The tests compare them with recordings of the Go packages.
 //!
 //! | to do this | use |
 //! |---|---|
@@ -14,7 +14,7 @@
 //! | merge without the conventions of Kubernetes objects | [`Updater`] |
 //! | describe how a kind merges | [`schema`] |
 //!
-//! An object flows through it like this: [`FieldManager`] decodes the live object's managed fields
+//! An apply passes three steps. [`FieldManager`] decodes the live object's managed fields
 //! and pairs each object with its [`schema::Type`]. [`Updater`] merges the values, compares the
 //! result with the live object, and turns changes of fields that other managers own into conflicts
 //! or transfers of ownership. [`FieldManager`] encodes the managed fields into the result.
@@ -49,7 +49,7 @@ pub use set::Set;
 pub use typed::{Comparison, Duplicates, TypedValue, ValidationError, ValidationErrors};
 pub use updater::{ConvertError, Converter, UpdateError, Updater};
 
-/// Deepest nesting of objects, schemas and managed fields that this crate accepts.
+/// Maximum nesting of objects, schemas and managed fields.
 ///
-/// Equals the nesting that `serde_json` parses.
+/// It is the limit of the parser of `serde_json`.
 pub const MAX_DEPTH: usize = 128;

@@ -54,12 +54,12 @@ pub enum PathError {
 }
 
 impl PathElement {
-    /// Element of a field or map entry.
+    /// Creates the element of a field or map entry.
     pub fn field(name: impl Into<Arc<str>>) -> Self {
         Self::Field(name.into())
     }
 
-    /// Element of a list item by its key fields. Sorts the fields by name.
+    /// Creates the element of a list item from its key fields, which it sorts by name.
     pub fn key<N: Into<Arc<str>>>(fields: impl IntoIterator<Item = (N, Value)>) -> Self {
         let mut fields: Vec<(Arc<str>, Value)> = fields
             .into_iter()
@@ -69,8 +69,9 @@ impl PathElement {
         Self::Key(fields.into())
     }
 
-    /// Parses the wire format. Returns `None` for an element of an unknown type, which readers
-    /// ignore.
+    /// Parses the wire format.
+    ///
+    /// Returns `None` for an element of an unknown type, which readers ignore.
     pub fn parse(text: &str) -> Result<Option<Self>, PathError> {
         let bytes = text.as_bytes();
         if bytes.len() < 2 {
@@ -100,7 +101,7 @@ impl PathElement {
         }
     }
 
-    /// Wire format, as [`PathElement::parse`] reads it.
+    /// Returns the wire format that [`PathElement::parse`] reads.
     pub fn to_wire(&self) -> String {
         let mut out = String::new();
         self.write_wire(&mut out);
@@ -209,7 +210,7 @@ impl Display for PathElement {
 pub struct Path(pub Vec<PathElement>);
 
 impl Path {
-    /// Path of nested fields, such as `["spec", "replicas"]`.
+    /// Creates a path of nested fields, such as `["spec", "replicas"]`.
     pub fn fields<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         names.into_iter().map(PathElement::field).collect()
     }
@@ -227,8 +228,9 @@ impl Display for Path {
     }
 }
 
-/// Turns each number into a float, since the wire format has no integers. Messages print large
-/// numbers of managed fields with an exponent for this reason.
+/// Converts each number to a float, because the wire format has no integers.
+///
+/// Messages therefore print large numbers in paths of managed fields with an exponent.
 fn with_floats(value: Value) -> Value {
     match value {
         Value::Number(number) => number
@@ -246,7 +248,7 @@ fn with_floats(value: Value) -> Value {
     }
 }
 
-/// Fields of a key in the order of the text, including repeated names.
+/// Fields of a key in the order of the parsed text, including repeated names.
 struct KeyFields(Vec<(String, Value)>);
 
 impl<'de> Deserialize<'de> for KeyFields {

@@ -8,8 +8,8 @@ use std::fmt::{self, Display, Formatter};
 
 /// Set of field paths, such as the fields that one manager owns.
 ///
-/// A path that is a member does not make its parents or children members. [`Set`] serializes as the
-/// wire format `FieldsV1` of `metadata.managedFields`, with its exact order of keys.
+/// A path that is a member does not make its parents or children members. A set serializes to the
+/// wire format `FieldsV1` of `metadata.managedFields`, with the key order of the API server.
 ///
 /// ```
 /// use structured_merge::{Path, Set};
@@ -40,17 +40,17 @@ impl Node {
 }
 
 impl Set {
-    /// Empty set.
+    /// Creates an empty set.
     pub const fn new() -> Self {
         Self { nodes: Vec::new() }
     }
 
-    /// Whether the set has no members.
+    /// Returns whether the set has no members.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// Number of members.
+    /// Returns the number of members.
     pub fn len(&self) -> usize {
         self.nodes
             .iter()
@@ -58,7 +58,7 @@ impl Set {
             .sum()
     }
 
-    /// Adds a path. The empty path stands for the whole object, which is never a member.
+    /// Adds a path. The empty path, which means the whole object, is ignored.
     pub fn insert(&mut self, path: &[PathElement]) {
         if let [element, rest @ ..] = path {
             let node = self.node_mut(element);
@@ -70,7 +70,7 @@ impl Set {
         }
     }
 
-    /// Whether the path is a member.
+    /// Returns whether the path is a member.
     pub fn contains(&self, path: &[PathElement]) -> bool {
         match path {
             [] => false,
@@ -79,14 +79,14 @@ impl Set {
         }
     }
 
-    /// Members below `element`, without it in their paths.
+    /// Returns the members below `element`. Their paths start after `element`.
     pub fn child(&self, element: &PathElement) -> Option<&Set> {
         self.node(element)
             .map(|node| &node.children)
             .filter(|children| !children.is_empty())
     }
 
-    /// Paths that are members of either set.
+    /// Returns the paths that are members of either set.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         if self.is_empty() {
@@ -110,7 +110,7 @@ impl Set {
         Self { nodes }
     }
 
-    /// Paths that are members of both sets.
+    /// Returns the paths that are members of both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         self.combine(other, |left, right| {
@@ -122,9 +122,9 @@ impl Set {
         })
     }
 
-    /// Members of this set that are not members of `other`.
+    /// Returns the members of this set that are not members of `other`.
     ///
-    /// A member of `other` does not remove its children: see [`Set::recursive_difference`].
+    /// Children of members of `other` stay. To remove them too, use [`Set::recursive_difference`].
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         self.combine(other, |left, right| {
@@ -139,7 +139,7 @@ impl Set {
         })
     }
 
-    /// Members of this set that are neither members of `other` nor below one.
+    /// Returns the members of this set that are neither members of `other` nor below one.
     #[must_use]
     pub fn recursive_difference(&self, other: &Self) -> Self {
         self.combine(other, |left, right| match right {
@@ -182,7 +182,7 @@ impl Set {
         });
     }
 
-    /// Changes the nodes that both sets have, and drops those that are empty then.
+    /// Changes the nodes that both sets have, and removes nodes that become empty.
     fn prune(&mut self, other: &Self, change: &dyn Fn(&mut Node, &Node)) {
         let mut emptied = false;
         for node in &other.nodes {
@@ -196,14 +196,14 @@ impl Set {
         }
     }
 
-    /// Whether each node is a member: no member is below a path that is none.
+    /// Returns whether the parents of all members are members, too.
     pub(crate) fn is_closed(&self) -> bool {
         self.nodes
             .iter()
             .all(|node| node.member && node.children.is_closed())
     }
 
-    /// Members without members below them.
+    /// Returns the members without members below them.
     #[must_use]
     pub fn leaves(&self) -> Self {
         let nodes = self.nodes.iter().map(|node| Node {
@@ -221,7 +221,7 @@ impl Set {
         self.visit(&mut Vec::new(), &mut visit);
     }
 
-    /// Members in the order of [`Set::for_each`].
+    /// Returns the members in the order of [`Set::for_each`].
     pub fn paths(&self) -> Vec<Path> {
         let mut paths = Vec::new();
         self.for_each(|path| paths.push(Path(path.to_vec())));
@@ -271,7 +271,7 @@ impl Set {
         }
     }
 
-    /// Whether the element itself is a member.
+    /// Returns whether the element itself is a member.
     pub(crate) fn has(&self, element: &PathElement) -> bool {
         self.node(element).is_some_and(|node| node.member)
     }
@@ -285,7 +285,9 @@ impl Set {
         self.nodes.get(index)
     }
 
-    /// Node of `element`, which the caller makes a member or gives children.
+    /// Returns the node of `element`, and creates it if it is missing.
+    ///
+    /// The caller makes the node a member or adds children, since a set has no empty nodes.
     pub(crate) fn node_mut(&mut self, element: &PathElement) -> &mut Node {
         let index = match self.search(element) {
             Ok(index) => index,
@@ -302,7 +304,7 @@ impl Set {
         &mut self.nodes[index]
     }
 
-    /// Adds what is known of one child: whether it is a member, and the members below it.
+    /// Adds a child with the members below it. `member`: the child itself is a member.
     pub(crate) fn add(&mut self, element: &PathElement, member: bool, children: Self) {
         if !member && children.is_empty() {
             return;
@@ -317,7 +319,7 @@ impl Set {
     }
 
     fn search(&self, element: &PathElement) -> Result<usize, usize> {
-        // Most sets are built in order.
+        // Compares with the last node first, because most sets are built in order.
         match self.nodes.last() {
             Some(last) if last.element < *element => Err(self.nodes.len()),
             None => Err(0),
@@ -327,7 +329,7 @@ impl Set {
         }
     }
 
-    /// Maps each node and the node of `other` with the same element, and keeps what is not empty.
+    /// Merges the nodes of both sets by element, and keeps the results that are not empty.
     fn combine(&self, other: &Self, merge: impl Fn(&Node, Option<&Node>) -> Option<Node>) -> Self {
         let mut nodes = Vec::new();
         for pair in (Zip {

@@ -1,7 +1,7 @@
 //! Order and equality of JSON values.
 //!
-//! Numbers compare by value: the integer 1 equals the float 1.0. Field sets need this, since the
-//! wire format does not distinguish the two.
+//! Numbers compare by value: the integer 1 equals the float 1.0. The wire format of field sets does
+//! not distinguish the two.
 
 use serde_json::{Map, Number, Value};
 use std::{cmp::Ordering, collections::BTreeSet};
@@ -39,7 +39,7 @@ fn compare_numbers(left: &Number, right: &Number) -> Ordering {
     }
 }
 
-/// Position of a value's type in the order of types.
+/// Returns the position of a value's type in the order of types.
 fn rank(value: &Value) -> u8 {
     match value {
         Value::Number(_) => 0,
@@ -51,7 +51,7 @@ fn rank(value: &Value) -> u8 {
     }
 }
 
-/// Total order of values: numbers, strings, booleans, lists, maps, null.
+/// Compares values in a total order of types: numbers, strings, booleans, lists, maps, null.
 pub(crate) fn compare(left: &Value, right: &Value) -> Ordering {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => compare_numbers(left, right),
@@ -89,7 +89,7 @@ fn compare_maps(left: &Map<String, Value>, right: &Map<String, Value>) -> Orderi
     Ordering::Equal
 }
 
-/// Whether two values are equal, with numbers compared by value.
+/// Returns whether two values are equal. Numbers are compared by value.
 pub(crate) fn equal(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => compare_numbers(left, right).is_eq(),

@@ -1,4 +1,4 @@
-//! Behaviour of `FieldManager` that clients of an API server see.
+//! Behaviour of `FieldManager` that clients of an API server can observe.
 
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, sync::Arc};
@@ -105,7 +105,7 @@ fn created(spec: Value, name: &str) -> Value {
     live
 }
 
-/// `manager operation: fields` of each entry.
+/// Returns `manager operation: fields` of each entry.
 fn owners(object: &Value) -> Vec<String> {
     let entries = object["metadata"]["managedFields"].as_array();
     entries
@@ -239,7 +239,7 @@ fn an_apply_that_changes_nothing_keeps_the_times() {
 }
 
 #[test]
-fn a_change_of_timestamps_alone_is_no_difference() {
+fn objects_with_other_timestamps_are_equal_ignoring_timestamps() {
     let live = created(json!({"color": "red"}), "m1");
     let mut later = live.clone();
     later["metadata"]["managedFields"][0]["time"] = json!("2030-01-01T00:00:00Z");
@@ -269,7 +269,7 @@ fn duplicates_are_rejected_in_a_configuration_and_allowed_in_an_update() {
 }
 
 #[test]
-fn fields_of_an_untracked_object_belong_to_the_time_before_the_first_apply() {
+fn fields_of_an_untracked_object_are_owned_by_before_first_apply() {
     let mut live = widget(json!({"color": "red"}));
     live["metadata"]["uid"] = json!("1");
     let updated = manager().update(&live, live.clone(), "u", NOW).unwrap();
@@ -357,7 +357,7 @@ fn a_manager_keeps_its_fields_when_it_applies_another_version() {
 }
 
 #[test]
-fn kubectl_takes_over_what_it_applied_on_the_client() {
+fn kubectl_takes_over_fields_of_its_client_side_apply() {
     let mut live = widget(json!({"color": "red"}));
     let annotation = "kubectl.kubernetes.io/last-applied-configuration";
     let configuration = widget(json!({"color": "red"})).to_string();

@@ -81,8 +81,10 @@ fn text() -> impl Strategy<Value = Value> {
     prop_oneof![Just(json!("x")), Just(json!("y"))]
 }
 
-/// Map with at least one entry. The reference leaves null in the place of an emptied container, so
-/// that empty containers break the properties below.
+/// Returns maps with at least one entry.
+///
+/// A container that becomes empty is replaced by null, as in the Go implementation. Empty
+/// containers would therefore break the properties below.
 fn texts(names: &'static [&'static str]) -> impl Strategy<Value = Value> {
     subsequence(names, 1..=names.len())
         .prop_flat_map(|names| (Just(names.clone()), vec(text(), names.len())))
@@ -120,7 +122,7 @@ fn optional(value: impl Strategy<Value = Value>) -> impl Strategy<Value = Option
     prop::option::of(value)
 }
 
-/// Configuration that may use every field.
+/// Returns configurations that can use every field.
 fn config() -> impl Strategy<Value = Value> {
     (
         optional(text()),
@@ -149,7 +151,7 @@ fn config() -> impl Strategy<Value = Value> {
         })
 }
 
-/// Configurations without a common field.
+/// Returns two configurations without a common field.
 fn disjoint_configs() -> impl Strategy<Value = (Value, Value)> {
     let first = (
         optional(text()),
@@ -208,7 +210,7 @@ fn apply(live: &Value, config: &Value, name: &str) -> Value {
         .expect("a forced apply of a valid configuration succeeds")
 }
 
-/// Object with sorted lists, since their order depends on the order of applies.
+/// Returns the object with sorted lists, because their order depends on the order of applies.
 fn sorted(object: &Value) -> Value {
     match object {
         Value::Array(items) => {
@@ -256,7 +258,7 @@ fn paths() -> impl Strategy<Value = BTreeSet<Path>> {
     vec(path, 0..12).prop_map(|paths| paths.into_iter().collect())
 }
 
-/// JSON of any shape, with names that mean something to this crate.
+/// Returns JSON of any shape, with names that this crate treats specially.
 fn json_value() -> impl Strategy<Value = Value> {
     let name = prop_oneof![
         Just("metadata"),
@@ -341,7 +343,7 @@ steersman_testkit::properties! {
             extract(&left, &TYPE, "m2", "").unwrap(),
             extract(&both, &TYPE, "m2", "").unwrap(),
         );
-        // What remains is what `m2` alone would have created.
+        // The rest equals an object that only `m2` has applied.
         let alone = apply(&empty, &second, "m2");
         prop_assert_eq!(sorted(&left["spec"]), sorted(&alone["spec"]));
     }
@@ -424,7 +426,7 @@ steersman_testkit::properties! {
     }
 
     #[test]
-    fn no_json_causes_a_panic(live in json_value(), new in json_value(), schema in json_value()) {
+    fn arbitrary_json_causes_no_panic(live in json_value(), new in json_value(), schema in json_value()) {
         let manager = manager();
         let object = |value: &Value| {
             let mut object = without_spec();

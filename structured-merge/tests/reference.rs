@@ -13,7 +13,7 @@ mod fixtures {
         path::Path,
     };
 
-    /// Cases of a file.
+    /// Returns the cases of a file.
     pub(crate) fn read(name: &str) -> Vec<Value> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/fixtures")
@@ -25,7 +25,7 @@ mod fixtures {
             .collect()
     }
 
-    /// Text of a case. Empty if it is absent.
+    /// Returns a string field of a case. Empty if it is absent.
     pub(crate) fn text<'c>(case: &'c Value, name: &str) -> &'c str {
         case.get(name).and_then(Value::as_str).unwrap_or("")
     }

@@ -29,7 +29,7 @@ fn fields(value: &Value, r#type: &Type) -> Value {
     serde_json::to_value(set).unwrap()
 }
 
-/// Value inside of objects with one field, `levels` times.
+/// Returns a value nested in `levels` objects of one field each.
 fn nested(levels: usize, field: &str, mut value: Value) -> Value {
     for _ in 0..levels {
         value = json!({ field: value });
@@ -66,7 +66,7 @@ fn a_malformed_schema_is_an_error_that_names_the_type_and_the_reason() {
         let error = spec(schema).unwrap_err();
         assert_eq!(
             error.to_string(),
-            format!("cannot build the merge schema: v1: {reason}")
+            format!("cannot build the merge schema of v1: {reason}")
         );
     }
 }
@@ -102,7 +102,7 @@ fn metadata_of_objects_and_embedded_resources_has_a_type() {
         "f:finalizers": {"v:\"f\"": {}},
         "f:ownerReferences": {"k:{\"uid\":\"u\"}": {}},
     });
-    // The labels' map has no declared fields, and so is no member itself.
+    // The map of labels has no declared fields, so it is not a member itself.
     assert_eq!(
         fields(&object, &r#type),
         json!({"f:metadata": expected, "f:spec": {"f:kind": {}, "f:metadata": expected}})
@@ -152,7 +152,7 @@ fn a_reference_overrides_the_map_type_of_its_definition() {
 }
 
 #[test]
-fn a_definition_of_a_reference_that_does_not_exist_is_an_error_of_the_value() {
+fn a_reference_to_a_missing_definition_is_an_error_of_the_value() {
     let definition = json!({"properties": {"a": {"$ref": "#/components/schemas/Missing"}}});
     let definitions = BTreeMap::from([("Kind".to_owned(), definition)]);
     let schema = Arc::new(Schema::from_openapi(&definitions, false).unwrap());

@@ -1,16 +1,16 @@
-//! Objects that differ only in timestamps of managed fields.
+//! Equality of objects, without the times in their managed fields.
 
 use serde_json::Value;
 
-/// Whether two objects are equal but for the times in their managed fields.
+/// Returns whether two objects differ in nothing but the times in their managed fields.
 ///
-/// An API server does not write such a change: an apply that changes nothing keeps the resource
-/// version and the old times.
+/// An API server does not store a change of these times alone. An apply that changes nothing
+/// therefore keeps the resource version and the old times.
 pub fn equal_ignoring_timestamps(old: &Value, new: &Value) -> bool {
     equal_but(old, new, &["metadata", "managedFields"])
 }
 
-/// Compares two values, with the entries at `path` compared without their times.
+/// Compares two values. Entries of managed fields at `path` are compared without their times.
 fn equal_but(old: &Value, new: &Value, path: &[&str]) -> bool {
     let [name, rest @ ..] = path else {
         return equal_entries(old, new);

@@ -25,7 +25,7 @@ pub enum ApplyError {
 }
 
 impl ApplyError {
-    /// Error of the update that owns the fields from before the first apply.
+    /// Describes a failure to create the manager of the fields from before the first apply.
     pub(super) fn of_existing_fields(self) -> Self {
         Self::Internal(format!(
             "failed to create manager for existing fields: {self}"
@@ -43,7 +43,7 @@ impl ApplyError {
     }
 }
 
-/// Step of an apply or update that may fail.
+/// Step of an apply or update that can fail.
 #[derive(Clone, Copy)]
 pub(super) enum Step {
     ConvertLive,
@@ -91,7 +91,7 @@ impl Step {
     }
 }
 
-/// Namespace, name and kind of an object as in the API server's messages.
+/// Returns namespace, name and kind of an object as in the API server's messages.
 pub(super) fn describe(object: &Value) -> String {
     let namespace = metadata::text(object, "namespace");
     let name = metadata::text(object, "name");

@@ -1,4 +1,4 @@
-//! The configuration that a manager applied.
+//! Extraction of the configuration that a manager applied.
 
 use super::metadata;
 use crate::{
@@ -23,8 +23,8 @@ pub enum ExtractError {
 
 /// Returns the fields of `object` that `manager` applied, with `apiVersion` and `kind`.
 ///
-/// `None` if the manager owns no fields. Use it to change an applied configuration without a copy
-/// of it.
+/// Returns `None` if the manager owns no fields. Use it to change and apply a configuration again
+/// without keeping a copy.
 pub fn extract(
     object: &Value,
     r#type: &Type,

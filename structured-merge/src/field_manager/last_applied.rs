@@ -1,7 +1,8 @@
-//! Objects that kubectl applied on the client before.
+//! Migration of objects from the client-side to the server-side apply of kubectl.
 //!
-//! `kubectl apply` without `--server-side` records its configuration in an annotation. The manager
-//! `kubectl` may take over fields that the annotation describes, and keeps the annotation current.
+//! `kubectl apply` without `--server-side` records its configuration in an annotation. An apply by
+//! the manager `kubectl` takes over fields that still have the values in the annotation, without
+//! conflicts. It also updates the annotation.
 
 use super::{FieldManager, Versions, error::Step, metadata};
 use crate::{conflict::Conflicts, go_text, set::Set, typed::Duplicates};
@@ -13,7 +14,7 @@ pub(super) const KUBECTL: &str = "kubectl";
 
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Largest total size of an object's annotations.
+/// Largest total size of an object's annotations, in bytes.
 const MAX_ANNOTATIONS: usize = 256 * 1024;
 
 fn annotations(object: &Value) -> Option<&Map<String, Value>> {
@@ -28,7 +29,7 @@ fn annotation(object: &Value) -> Option<&str> {
 }
 
 impl<V: Versions> FieldManager<V> {
-    /// Fields that the annotation of a client-side apply still describes.
+    /// Returns the fields of the last client-side apply whose values have not changed since.
     pub(super) fn fields_of_last_applied(&self, live: &Value) -> Option<Set> {
         let last_applied = configuration(live)?;
         if metadata::api_version(&last_applied) != self.kind.api_version() {
@@ -53,19 +54,19 @@ impl<V: Versions> FieldManager<V> {
     }
 }
 
-/// Configuration of the last client-side apply.
+/// Returns the configuration of the last client-side apply.
 fn configuration(live: &Value) -> Option<Value> {
     serde_json::from_str(annotation(live)?).ok()
 }
 
-/// Conflicts in fields outside of `allowed`.
+/// Returns the conflicts in fields outside of `allowed`.
 pub(super) fn remaining_conflicts(conflicts: &Conflicts, allowed: &Set) -> Option<Conflicts> {
     let remaining = conflicts.as_slice().iter();
     let remaining = remaining.filter(|conflict| !allowed.contains(&conflict.path.0));
     Conflicts::new(remaining.cloned().collect())
 }
 
-/// Replaces the annotation of an object that has one by the applied configuration.
+/// Writes the applied configuration to the annotation, if the object has it.
 pub(super) fn refresh(object: &mut Value, config: &Value) {
     if annotation(object).is_none() {
         return;

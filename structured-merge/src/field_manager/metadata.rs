@@ -13,7 +13,7 @@ pub(super) fn api_version(object: &Value) -> &str {
         .unwrap_or("")
 }
 
-/// Text in `metadata`. Empty if it is absent.
+/// Returns the string field `name` of `metadata`. Empty if it is absent.
 pub(super) fn text<'o>(object: &'o Value, name: &str) -> &'o str {
     object
         .get("metadata")
@@ -22,12 +22,14 @@ pub(super) fn text<'o>(object: &'o Value, name: &str) -> &'o str {
         .unwrap_or("")
 }
 
-/// Whether the object exists already.
+/// Returns whether the API server has created the object.
 pub(super) fn has_uid(object: &Value) -> bool {
     !text(object, "uid").is_empty()
 }
 
-/// Entries of an object's managed fields. `None` if they are absent, or if one of them is no entry.
+/// Returns the entries of an object's managed fields.
+///
+/// Returns `None` if they are absent, or if an entry cannot be decoded.
 pub(super) fn entries(object: &Value) -> Option<Vec<Entry>> {
     let entries = object.get("metadata")?.get(MANAGED_FIELDS)?;
     if entries.is_array() {
@@ -37,12 +39,12 @@ pub(super) fn entries(object: &Value) -> Option<Vec<Entry>> {
     }
 }
 
-/// Decodes an object's managed fields. Unreadable ones are as absent ones.
+/// Decodes an object's managed fields. There are none if [`entries`] returns `None`.
 pub(super) fn managed_fields(object: &Value) -> Result<ManagedFields, DecodeError> {
     ManagedFields::from_entries(entries(object).unwrap_or_default())
 }
 
-/// Whether a configuration sets managed fields, which only the server may.
+/// Returns whether a configuration sets managed fields, which only the API server may set.
 pub(super) fn declares_managed_fields(config: &Value) -> bool {
     config
         .get("metadata")
@@ -50,7 +52,7 @@ pub(super) fn declares_managed_fields(config: &Value) -> bool {
         .is_some_and(Value::is_array)
 }
 
-/// Whether these managed fields of a request remove all managers.
+/// Returns whether these managed fields of a request remove all managers.
 pub(super) fn resets_managed_fields(entries: &[Entry]) -> bool {
     match entries {
         [] => true,

@@ -1,11 +1,11 @@
 //! Apply and update of Kubernetes objects with `metadata.managedFields`.
 //!
-//! - `versions`: what the caller knows about a kind
+//! - `versions`: types and conversions of a kind, which the caller provides
 //! - `metadata`: access to `metadata` of objects
-//! - `last_applied`: objects that kubectl applied on the client before
+//! - `last_applied`: migration from the client-side apply of kubectl
 //! - `scale`: managed fields of `/scale`
-//! - `extract`: the configuration that a manager applied
-//! - `equality`: objects that differ only in timestamps
+//! - `extract`: extraction of the configuration that a manager applied
+//! - `equality`: equality without timestamps
 
 mod equality;
 mod error;
@@ -34,13 +34,13 @@ use serde_json::Value;
 use std::{borrow::Cow, collections::BTreeMap};
 use versions::TypedVersions;
 
-/// Update managers above this number are merged, oldest first.
+/// Largest number of update managers. Beyond it, the oldest ones are merged.
 const MAX_UPDATE_MANAGERS: usize = 10;
 
 /// Manager of the fields that an object had before its managed fields were tracked.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// Metadata that no manager owns.
+/// Paths of the metadata that no manager owns.
 const UNTRACKED: [&[&str]; 12] = [
     &["apiVersion"],
     &["kind"],
@@ -107,7 +107,7 @@ pub struct FieldManager<V> {
 }
 
 impl<V: Versions> FieldManager<V> {
-    /// Field manager of the endpoint `subresource`, which is empty for the object itself.
+    /// Creates the field manager of an endpoint. `subresource` is empty for the object itself.
     pub fn new(versions: V, kind: GroupVersionKind, subresource: impl Into<String>) -> Self {
         Self {
             kind,
@@ -120,9 +120,9 @@ impl<V: Versions> FieldManager<V> {
         }
     }
 
-    /// Does not track fields that the endpoint resets, such as `status` outside of `/status`.
+    /// Excludes fields that the endpoint resets, such as `status` outside of `/status`.
     ///
-    /// A filter applies to the fields of one version, such as `apps/v1`.
+    /// `filters` has one filter per version, such as `apps/v1`. Default: all fields are tracked.
     #[must_use]
     pub fn with_reset_fields(mut self, filters: BTreeMap<String, Filter>) -> Self {
         for (api_version, filter) in filters {
@@ -131,7 +131,7 @@ impl<V: Versions> FieldManager<V> {
         self
     }
 
-    /// Object to pass as `live` for a create.
+    /// Returns the object to pass as `live` for a create.
     pub fn empty_object(&self) -> Value {
         self.versions()
             .empty_object(&self.kind.api_version(), &self.kind.kind)
@@ -139,11 +139,12 @@ impl<V: Versions> FieldManager<V> {
 
     /// Records a create, update or patch by `manager`, and returns `new` with its managed fields.
     ///
-    /// `live` is [`FieldManager::empty_object`] for a create. A request of the object itself may
-    /// change the managed fields: an empty list, or a list of one empty entry, removes all managers.
+    /// `live` is [`FieldManager::empty_object`] for a create. A request to the object itself may
+    /// change the managed fields, and a request to a subresource may not. An empty list, or a list
+    /// of one empty entry, removes all managers.
     ///
-    /// Errors: an object does not fit the schema. An API server then calls
-    /// [`FieldManager::update_or_keep`], since a request must not fail for this reason.
+    /// Errors: an object does not fit the schema. An API server must not reject a request for this
+    /// reason: it uses [`FieldManager::update_or_keep`].
     pub fn update(
         &self,
         live: &Value,
@@ -156,7 +157,7 @@ impl<V: Versions> FieldManager<V> {
         Ok(new)
     }
 
-    /// Like [`FieldManager::update`], but keeps the managed fields of `live` if there is an error.
+    /// Records an update, or keeps the managed fields of `live` if [`FieldManager::update`] fails.
     pub fn update_or_keep(&self, live: &Value, new: Value, manager: &str, now: Time) -> Value {
         let mut new = new;
         if self.update_in_place(live, &mut new, manager, now).is_err() {
@@ -170,8 +171,8 @@ impl<V: Versions> FieldManager<V> {
     ///
     /// `live` is [`FieldManager::empty_object`] if the object does not exist.
     ///
-    /// Errors: [`ApplyError::Conflicts`] if the apply changes fields that other managers own. `force`
-    /// takes these fields over instead.
+    /// Errors: [`ApplyError::Conflicts`] if the apply changes fields that other managers own. With
+    /// `force`, it takes over these fields instead.
     pub fn apply(
         &self,
         live: &Value,
@@ -214,7 +215,7 @@ impl<V: Versions> FieldManager<V> {
     ) -> Result<(), ApplyError> {
         let mut managed = self.decode_request(live, new);
         metadata::remove_managed_fields(new);
-        // Tracking begins with the create or with the first apply.
+        // An object without managers is not tracked until its first apply.
         if !managed.managers.is_empty() || !metadata::has_uid(live) {
             self.track_update(live, new, &mut managed, manager, now)?;
         }
@@ -226,7 +227,7 @@ impl<V: Versions> FieldManager<V> {
         &self.updater.converter().0
     }
 
-    /// Managers of an update: those of the request, or of the live object if it has none.
+    /// Returns the managers before an update: those in the request, or else in the live object.
     fn decode_request(&self, live: &Value, new: &Value) -> ManagedFields {
         let of_live = || metadata::managed_fields(live).unwrap_or_default();
         // A request to a subresource cannot change the managers.
@@ -258,7 +259,7 @@ impl<V: Versions> FieldManager<V> {
         let live = self.versioned(live, Step::ConvertLive)?;
         let new = self.typed(new, Duplicates::Allowed, Step::TypeNew)?;
         let live = self.typed(live, Duplicates::Allowed, Step::TypeLive)?;
-        // A manager of its own shows what this request changed.
+        // A temporary manager collects the fields that this request changes.
         let request = ManagerKey::update("current-operation", "", "");
         let managers = std::mem::take(&mut managed.managers);
         managed.managers = self
@@ -268,7 +269,11 @@ impl<V: Versions> FieldManager<V> {
         if let Some(mut changed) = managed.managers.remove(&request) {
             changed.set.subtract(&self.untracked);
             if !changed.set.is_empty() {
-                let key = ManagerKey::update(named(manager), api_version, &*self.subresource);
+                let key = ManagerKey::update(
+                    manager_or_unknown(manager),
+                    api_version,
+                    &*self.subresource,
+                );
                 if let Some(previous) = managed.managers.get(&key) {
                     changed.set.extend(previous.set.clone());
                 }
@@ -280,7 +285,7 @@ impl<V: Versions> FieldManager<V> {
         Ok(())
     }
 
-    /// Applies `config`, and returns the object without its managed fields, and these.
+    /// Applies `config`. Returns the object and its managed fields separately.
     fn apply_tracked(
         &self,
         live: &Value,
@@ -304,7 +309,7 @@ impl<V: Versions> FieldManager<V> {
         let config = Cow::Borrowed(config);
         let config = self.typed(config, Duplicates::Rejected, Step::TypePatch)?;
         let live_typed = self.typed(live_versioned, Duplicates::Allowed, Step::TypeLivePatch)?;
-        let key = ManagerKey::apply(named(manager), &*self.subresource);
+        let key = ManagerKey::apply(manager_or_unknown(manager), &*self.subresource);
         let managers = std::mem::take(&mut managed.managers);
         let (object, managers) = self
             .updater
@@ -327,14 +332,14 @@ impl<V: Versions> FieldManager<V> {
                 self.versions().apply_defaults(&mut object);
                 object
             }
-            // The time changes only with the object.
+            // An apply that changes nothing keeps the time of its manager.
             None => live_typed.into_value(),
         };
         metadata::remove_managed_fields(&mut object);
         Ok((object, managed))
     }
 
-    /// Object at the version of this field manager.
+    /// Converts an object to the version of this field manager.
     fn versioned<'o>(&self, object: &'o Value, step: Step) -> Result<Cow<'o, Value>, ApplyError> {
         let api_version = self.kind.api_version();
         if metadata::api_version(object) == api_version {
@@ -363,8 +368,8 @@ impl<V: Versions> FieldManager<V> {
     }
 }
 
-/// Name of the manager, which a request need not set.
-fn named(manager: &str) -> &str {
+/// Returns the manager, or `unknown` if the request does not name one.
+fn manager_or_unknown(manager: &str) -> &str {
     if manager.is_empty() {
         "unknown"
     } else {

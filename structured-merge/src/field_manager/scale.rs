@@ -19,12 +19,15 @@ const SCALE: &str = "autoscaling/v1";
 pub struct ScaleHandler {
     parent: ManagedFields,
     api_version: String,
-    /// Path of the replicas in the object by version. `None` for a version without `scale`.
+    /// Path of the replicas in the object, by version. `None`: the version has no `scale`.
     replicas: BTreeMap<String, Option<Path>>,
 }
 
 impl ScaleHandler {
-    /// Handler of an object with these managed fields, for a request at `api_version`.
+    /// Creates the handler of an object with the managed fields `parent`.
+    ///
+    /// `api_version` is the version of the request. `replicas` has the path of the replicas in the
+    /// object for each version, or `None` for a version without `scale`.
     pub fn new(
         parent: impl IntoIterator<Item = Entry>,
         api_version: impl Into<String>,
@@ -37,7 +40,7 @@ impl ScaleHandler {
         })
     }
 
-    /// Entries of the managers that own the replicas, as managed fields of the `Scale`.
+    /// Returns the managed fields of the `Scale`: the managers that own the replicas.
     pub fn to_subresource(&self) -> Vec<Entry> {
         let mut scale = ManagedFields::default();
         for (key, owned) in &self.parent.managers {
@@ -59,7 +62,9 @@ impl ScaleHandler {
         scale.to_entries()
     }
 
-    /// Managed fields of the object after a request that left `scale` as those of the `Scale`.
+    /// Returns the managed fields of the object after a request.
+    ///
+    /// `scale` has the managed fields of the `Scale` that the request returned.
     pub fn to_parent(
         &self,
         scale: impl IntoIterator<Item = Entry>,

@@ -1,4 +1,4 @@
-//! What the caller knows about a kind.
+//! Types and conversions of a kind, which the caller provides.
 
 use super::metadata;
 use crate::{
@@ -15,26 +15,27 @@ use std::{
 
 /// Versions of one kind.
 pub trait Versions {
-    /// Type of the kind's objects at a version such as `apps/v1`, or `None` if it does not exist.
+    /// Returns the type of the kind's objects at a version such as `apps/v1`.
     ///
-    /// Types of all versions may come from different schemas.
+    /// Returns `None` if the version does not exist. The types of two versions may belong to
+    /// different schemas.
     fn type_of(&self, api_version: &str, kind: &str) -> Option<Type>;
 
     /// Converts an object to another version.
     ///
-    /// Errors: [`ConvertError::MissingVersion`] if the version does not exist. Its managers are
-    /// dropped.
+    /// Errors: [`ConvertError::MissingVersion`] if the version does not exist. The field manager
+    /// then drops the managers of that version.
     fn convert(&self, object: &Value, api_version: &str) -> Result<Value, ConvertError>;
 
-    /// Fills in the defaults of an object after an apply.
+    /// Sets the defaults of an object after an apply. Default: no effect.
     fn apply_defaults(&self, object: &mut Value) {
         let _ = object;
     }
 
-    /// Object before its creation.
+    /// Returns the object that a create is compared with.
     ///
-    /// Fields of it have no owner after a create. The API server's built-in kinds have fields that
-    /// are never absent, such as `spec` of a Deployment: these belong here.
+    /// Its fields have no owner after the create. Add the fields that the API server always writes,
+    /// such as `spec` of a Deployment. Default: only `apiVersion` and `kind`.
     fn empty_object(&self, api_version: &str, kind: &str) -> Value {
         json!({"apiVersion": api_version, "kind": kind})
     }
@@ -52,7 +53,7 @@ pub struct GroupVersionKind {
 }
 
 impl GroupVersionKind {
-    /// Group, version and kind.
+    /// Creates the triple from its parts.
     pub fn new(
         group: impl Into<String>,
         version: impl Into<String>,
@@ -65,7 +66,7 @@ impl GroupVersionKind {
         }
     }
 
-    /// Group, version and kind of an object. Missing parts are empty.
+    /// Reads `apiVersion` and `kind` of an object. Missing parts are empty.
     pub fn of(object: &Value) -> Self {
         let api_version = metadata::api_version(object);
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -73,7 +74,7 @@ impl GroupVersionKind {
         Self::new(group, version, kind)
     }
 
-    /// `group/version`, or the version alone in the core group.
+    /// Returns `group/version`, or only the version in the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.clone()
@@ -90,7 +91,7 @@ impl Display for GroupVersionKind {
     }
 }
 
-/// Converts typed values with the versions of their kind.
+/// Adapts [`Versions`] to the [`Converter`] of the updater.
 #[derive(Debug)]
 pub(super) struct TypedVersions<V>(pub(super) V);
 

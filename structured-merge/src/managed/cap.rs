@@ -1,12 +1,12 @@
-//! Limit of the number of managers that update without apply.
+//! Limit of the number of update managers.
 
 use super::{ManagedFields, ManagerKey, Operation};
 use std::collections::{BTreeMap, btree_map::Entry};
 
-/// Manager that takes over the fields of the oldest update managers above the limit.
+/// Name of the manager into which the oldest update managers are merged.
 const BUCKET: &str = "ancient-changes";
 
-/// Merges the oldest update managers into one manager for each version until `limit` remain.
+/// Merges the oldest update managers into one per version, until `limit` remain.
 pub(crate) fn cap_update_managers(managed: &mut ManagedFields, limit: usize) {
     let mut updaters: Vec<ManagerKey> = managed
         .managers
@@ -50,7 +50,7 @@ pub(crate) fn cap_update_managers(managed: &mut ManagedFields, limit: usize) {
         managed.managers.insert(bucket.clone(), merged);
         managed.managers.remove(&key);
         remaining -= 1;
-        // The bucket has the time of its newest part.
+        // A merged manager has the time of the newest manager in it.
         match managed.times.get(&key).copied() {
             Some(time) => managed.times.insert(bucket, time),
             None => managed.times.remove(&bucket),

@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::cmp::Ordering;
 
-/// How a manager wrote its fields.
+/// Kind of request with which a manager writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Operation {
-    /// By server-side apply.
+    /// Server-side apply.
     Apply,
-    /// By a create, update or patch.
+    /// Create, update or patch.
     Update,
-    /// By an operation that this crate does not know. Decoding it fails.
+    /// Operation that this crate does not know. Decoding managed fields with it fails.
     #[serde(other)]
     Unknown,
 }
@@ -28,7 +28,7 @@ pub struct Entry {
         deserialize_with = "null_as_default"
     )]
     pub manager: String,
-    /// How the manager wrote its fields.
+    /// Kind of request with which the manager wrote.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<Operation>,
     /// Version of the object that the fields belong to.
@@ -46,7 +46,7 @@ pub struct Entry {
         deserialize_with = "null_as_default"
     )]
     pub fields_type: String,
-    /// Owned fields, as a [`Set`](crate::Set) serializes.
+    /// Owned fields, in the wire format of [`Set`](crate::Set).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fields_v1: Option<Value>,
     /// Subresource of the request. Empty for the object itself.
@@ -70,7 +70,7 @@ fn operation_name(operation: Option<Operation>) -> &'static str {
 }
 
 impl Entry {
-    /// Entry as it serializes.
+    /// Returns the entry as a JSON value.
     pub(crate) fn into_value(self) -> Value {
         let mut fields = Map::new();
         let texts = [
@@ -92,7 +92,7 @@ impl Entry {
         Value::Object(fields)
     }
 
-    /// Order of entries in the API server's objects.
+    /// Compares in the order of entries in the API server's objects.
     pub(super) fn compare(&self, other: &Self) -> Ordering {
         let seconds = |entry: &Self| entry.time.map_or(0, Time::seconds);
         self.operation

@@ -2,7 +2,7 @@
 //!
 //! - `entry`: one entry of the wire format
 //! - `time`: timestamps of entries
-//! - `cap`: limit of the number of managers that update without apply
+//! - `cap`: limit of the number of update managers
 
 mod cap;
 mod entry;
@@ -18,10 +18,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Sets of fields by manager.
+/// Owned fields by manager.
 pub type Managers = BTreeMap<ManagerKey, VersionedSet>;
 
-/// Identity of a manager: one manager has one set of fields.
+/// Identity of a manager, which owns one set of fields.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ManagerKey {
     /// Name of the manager.
@@ -35,7 +35,7 @@ pub struct ManagerKey {
 }
 
 impl ManagerKey {
-    /// Manager that applies.
+    /// Returns the key of a manager that applies.
     pub fn apply(manager: impl Into<String>, subresource: impl Into<String>) -> Self {
         Self {
             manager: manager.into(),
@@ -45,7 +45,7 @@ impl ManagerKey {
         }
     }
 
-    /// Manager that creates, updates or patches.
+    /// Returns the key of a manager that creates, updates or patches.
     pub fn update(
         manager: impl Into<String>,
         api_version: impl Into<String>,
@@ -59,7 +59,9 @@ impl ManagerKey {
         }
     }
 
-    /// Text that the API server sorts managers by: an entry without fields and time as JSON.
+    /// Returns the text by which the API server sorts managers.
+    ///
+    /// It is the JSON of an entry without fields and time.
     pub(crate) fn identifier(&self) -> String {
         let entry = Entry {
             manager: self.manager.clone(),
@@ -79,11 +81,11 @@ impl ManagerKey {
 pub struct VersionedSet {
     /// Owned fields.
     pub set: Set,
-    /// Version whose paths the set contains, such as `apps/v1`.
+    /// Version of the object that the paths refer to, such as `apps/v1`.
     pub api_version: String,
 }
 
-/// Managers of an object with the times of their last changes.
+/// Managers of an object, with their fields and the times of their last changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ManagedFields {
     /// Fields of each manager.
@@ -124,7 +126,7 @@ impl ManagedFields {
         Self::from_entries(entries)
     }
 
-    /// Collects the managers of entries. Of entries with the same manager, the last one counts.
+    /// Collects the managers of entries. The last entry of a manager replaces its earlier ones.
     pub fn from_entries(entries: impl IntoIterator<Item = Entry>) -> Result<Self, DecodeError> {
         let mut managed = Self::default();
         for (index, entry) in entries.into_iter().enumerate() {
@@ -163,8 +165,9 @@ impl ManagedFields {
         Ok(managed)
     }
 
-    /// Entries in the order of the API server: applies first, then by time, name, version and
-    /// subresource.
+    /// Returns the entries in the order of the API server.
+    ///
+    /// Applies come first. Then the order is by time, name, version and subresource.
     pub fn to_entries(&self) -> Vec<Entry> {
         let mut entries: Vec<Entry> = self
             .managers
@@ -183,7 +186,7 @@ impl ManagedFields {
         entries
     }
 
-    /// Encodes `metadata.managedFields`. `None` if there are no managers.
+    /// Encodes `metadata.managedFields`. Returns `None` if there are no managers.
     pub fn encode(&self) -> Option<Value> {
         if self.managers.is_empty() {
             return None;

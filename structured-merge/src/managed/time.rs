@@ -9,7 +9,7 @@ use std::{
 
 const SECONDS_PER_DAY: i64 = 86_400;
 
-/// Time in seconds, which the wire format writes as `2006-01-02T15:04:05Z`.
+/// Time in whole seconds. Wire format: `2006-01-02T15:04:05Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time {
     seconds: i64,
@@ -21,12 +21,12 @@ pub struct Time {
 pub struct TimeError(String);
 
 impl Time {
-    /// Time as seconds since 1970-01-01T00:00:00Z.
+    /// Creates a time from the seconds since 1970-01-01T00:00:00Z.
     pub const fn from_seconds(seconds: i64) -> Self {
         Self { seconds }
     }
 
-    /// Seconds since 1970-01-01T00:00:00Z.
+    /// Returns the seconds since 1970-01-01T00:00:00Z.
     pub const fn seconds(self) -> i64 {
         self.seconds
     }
@@ -117,7 +117,9 @@ fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days from 1970-01-01 to a date. Years begin in March here, so that leap days end them.
+/// Returns the days from 1970-01-01 to a date.
+///
+/// The calculation starts years in March, so that a leap day is the last day of its year.
 fn day_of_date(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let month = (month + 9) % 12;
@@ -127,7 +129,7 @@ fn day_of_date(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
-/// Date of a day since 1970-01-01, the inverse of [`day_of_date`].
+/// Returns the date of a day since 1970-01-01. It is the inverse of [`day_of_date`].
 fn date_of_day(day: i64) -> (i64, i64, i64) {
     let day = day + 719_468;
     let era = day.div_euclid(146_097);

@@ -14,17 +14,19 @@ const OWNER_REFERENCE: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReferen
 /// Version of a `CustomResourceDefinition`.
 #[derive(Clone, Copy, Debug)]
 pub struct CrdVersion<'a> {
-    /// Name of the type in the built [`Schema`], such as `v1`.
+    /// Name of the type in the returned [`Schema`], such as `v1`.
     pub name: &'a str,
-    /// Structural schema, `schema.openAPIV3Schema` of the version. `None` deduces types from values.
+    /// Structural schema: `schema.openAPIV3Schema` of the version.
+    ///
+    /// `None`: the types are deduced from values.
     pub schema: Option<&'a Value>,
 }
 
 impl Schema {
     /// Builds the schema of a `CustomResourceDefinition`, with one type for each version.
     ///
-    /// The types know `apiVersion`, `kind` and `metadata`, also of embedded resources.
-    /// `preserve_unknown_fields` is the definition's `spec.preserveUnknownFields`.
+    /// The types declare `apiVersion`, `kind` and `metadata`, also in embedded resources.
+    /// `preserve_unknown_fields` is `spec.preserveUnknownFields` of the CRD.
     ///
     /// Errors: a version's schema is not a valid structural schema.
     pub fn from_crd<'a>(
@@ -70,7 +72,7 @@ fn declare_object(schema: &mut Value) {
     }
 }
 
-/// Declares the fields of objects inside the schema that are objects of the API themselves.
+/// Declares the fields of embedded resources: objects with a kind inside of other objects.
 fn declare_embedded(schema: &mut Value, name: &str, depth: usize) -> Result<(), SchemaError> {
     if depth > MAX_DEPTH {
         let reason = format!("nested deeper than {MAX_DEPTH} levels");
@@ -158,7 +160,7 @@ fn owner_reference() -> Atom {
         ],
         true,
     );
-    // An item without a uid is identified by the empty one.
+    // An item without a uid has the same key as an item with an empty uid.
     let uid = atom.map.as_mut().and_then(|map| map.fields.get_mut("uid"));
     if let Some(uid) = uid {
         uid.default = Some(json!(""));

@@ -1,10 +1,10 @@
 //! Schemas that decide how values merge.
 //!
-//! A [`Schema`] is a set of named types. Each [`Atom`] describes a scalar, a list, a map, or several
-//! of them when a field accepts different types. Schemas come from one of three sources:
+//! A [`Schema`] is a set of named types. Each [`Atom`] describes a scalar, a list, a map, or
+//! several of them when a field accepts different types. Schemas come from one of three sources:
 //!
 //! - `crd`: the structural schema of a `CustomResourceDefinition`
-//! - `openapi`: definitions of an `OpenAPI` document, such as those of the API server's built-in kinds
+//! - `openapi`: definitions of an `OpenAPI` document, such as those of built-in kinds
 //! - `table`: a compact table of types, in the format that client-go embeds
 //!
 //! [`Type`] pairs a schema with one of its types.
@@ -28,11 +28,11 @@ pub(crate) const DEDUCED: &str = "__untyped_deduced_";
 
 /// Error of building a [`Schema`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("cannot build the merge schema: {location}: {reason}")]
+#[error("cannot build the merge schema of {location}: {reason}")]
 pub struct SchemaError {
     /// Type and field with the error.
     pub location: String,
-    /// What is wrong.
+    /// Reason of the error.
     pub reason: String,
 }
 
@@ -51,14 +51,14 @@ pub struct Schema {
     types: HashMap<Arc<str>, Atom>,
 }
 
-/// What a value may be: a scalar, a list, a map, or one of several.
+/// Accepted types of a value: scalar, list or map, or several of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Atom {
-    /// Accepted scalars.
+    /// Accepted scalars. `None`: the value cannot be a scalar.
     pub scalar: Option<Scalar>,
-    /// Accepted lists.
+    /// Accepted lists. `None`: the value cannot be a list.
     pub list: Option<List>,
-    /// Accepted maps.
+    /// Accepted maps. `None`: the value cannot be a map.
     pub map: Option<Map>,
 }
 
@@ -75,14 +75,14 @@ pub enum Scalar {
     Untyped,
 }
 
-/// How a list merges.
+/// Merge strategy of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListType {
-    /// As one value.
+    /// Merges as one value.
     Atomic,
-    /// As a set of scalars.
+    /// Merges as a set of scalars.
     Set,
-    /// Item by item. The named fields identify an item.
+    /// Merges item by item. The named fields identify an item.
     Map(Vec<String>),
 }
 
@@ -91,7 +91,7 @@ pub enum ListType {
 pub struct List {
     /// Type of the items.
     pub element: TypeRef,
-    /// How the list merges.
+    /// Merge strategy.
     pub list_type: ListType,
 }
 
@@ -100,7 +100,7 @@ pub struct List {
 pub struct Map {
     /// Declared fields.
     pub fields: BTreeMap<String, Field>,
-    /// Type of entries that are not declared fields.
+    /// Type of the entries that are not declared fields.
     pub element: TypeRef,
     /// Whether the map merges as one value.
     pub atomic: bool,
@@ -111,7 +111,7 @@ pub struct Map {
 pub struct Field {
     /// Type of the field.
     pub type_ref: TypeRef,
-    /// Value that identifies a list item without this key field.
+    /// Value of this key field in a list item that does not set it.
     pub default: Option<Value>,
 }
 
@@ -120,7 +120,7 @@ pub struct Field {
 pub enum TypeRef {
     /// No type. Entries of a map with this element type are rejected.
     Undeclared,
-    /// Type of the schema by its name.
+    /// Named type of the schema.
     Named {
         /// Name of the type.
         name: Arc<str>,
@@ -132,7 +132,7 @@ pub enum TypeRef {
 }
 
 impl TypeRef {
-    /// Reference to the type of this name.
+    /// Creates a reference to a named type.
     pub fn named(name: impl Into<Arc<str>>) -> Self {
         Self::Named {
             name: name.into(),
@@ -140,7 +140,7 @@ impl TypeRef {
         }
     }
 
-    /// Type without a name.
+    /// Creates a type without a name.
     pub fn inline(atom: Atom) -> Self {
         Self::Inline(Arc::new(atom))
     }
@@ -180,7 +180,7 @@ impl From<Map> for Atom {
 }
 
 impl Schema {
-    /// Schema of these types, with the two types of values without a declared type.
+    /// Creates a schema of these types, and adds the types of values that no type declares.
     pub fn new(types: impl IntoIterator<Item = (String, Atom)>) -> Self {
         let mut types: HashMap<Arc<str>, Atom> = types
             .into_iter()
@@ -191,7 +191,7 @@ impl Schema {
         Self { types }
     }
 
-    /// Type of this name, or `None` if the schema does not contain it.
+    /// Returns the type with a name, or `None` if the schema does not contain it.
     pub fn find(self: &Arc<Self>, name: &str) -> Option<Type> {
         let (name, _) = self.types.get_key_value(name)?;
         Some(Type {
@@ -217,7 +217,7 @@ impl Schema {
     }
 }
 
-/// Type of values without a declared type.
+/// Returns the type of values that no type declares.
 fn undeclared(name: &str, atomic: bool) -> Atom {
     Atom {
         scalar: Some(Scalar::Untyped),
@@ -241,7 +241,7 @@ pub struct Type {
 }
 
 impl Type {
-    /// Type of objects without a schema: maps merge by key, lists are atomic.
+    /// Returns the type of objects without a schema: maps merge by key, lists are atomic.
     pub fn deduced() -> Self {
         static SCHEMA: OnceLock<Arc<Schema>> = OnceLock::new();
         Self {
@@ -250,23 +250,23 @@ impl Type {
         }
     }
 
-    /// Whether both are the same type of the same schema.
+    /// Returns whether both are the same type of the same schema.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.schema, &other.schema) && self.type_ref == other.type_ref
     }
 }
 
-/// Type behind a reference, with the reference's overrides.
+/// Type that a reference refers to, with the overrides of the reference.
 #[derive(Clone, Copy)]
 pub(crate) struct Resolved<'s> {
     atom: &'s Atom,
     atomic: Option<bool>,
 }
 
-/// Which of an atom's types applies to a value.
+/// Type of an atom that applies to a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// The value does not decide.
+    /// The value does not select one of several types, for example because it is null.
     Any,
     Scalar,
     List,
@@ -281,7 +281,7 @@ pub(crate) enum Shape<'s> {
     Map(&'s Map, Atomic),
 }
 
-/// Whether a list or map merges as one value.
+/// Set if a list or map merges as one value.
 pub(crate) type Atomic = bool;
 
 impl<'s> Resolved<'s> {
@@ -293,7 +293,7 @@ impl<'s> Resolved<'s> {
         self.atom.list.as_ref()
     }
 
-    /// Type that applies to `value`. An absent value and null do not decide.
+    /// Returns the type that applies to `value`: the only type, or else that of the value.
     pub(crate) fn choose(self, value: Option<&Value>) -> Choice {
         let Atom { scalar, list, map } = self.atom;
         match (scalar, list, map) {
@@ -312,7 +312,7 @@ impl<'s> Resolved<'s> {
         }
     }
 
-    /// Shape of the chosen type. `Any` prefers maps to scalars and scalars to lists.
+    /// Returns the shape of the chosen type. `Any` prefers maps to scalars, and scalars to lists.
     pub(crate) fn shape(self, choice: Choice) -> Option<Shape<'s>> {
         let map = || {
             let map = self.atom.map.as_ref()?;
@@ -321,7 +321,7 @@ impl<'s> Resolved<'s> {
         let list = || {
             let list = self.atom.list.as_ref()?;
             let own = list.list_type == ListType::Atomic;
-            // An override applies to the map of an atom with both.
+            // If the atom has both a list and a map, an override applies only to the map.
             let atomic = self.atomic.filter(|_| self.atom.map.is_none());
             Some(Shape::List(list, atomic.unwrap_or(own)))
         };
@@ -336,14 +336,14 @@ impl<'s> Resolved<'s> {
 }
 
 impl Map {
-    /// Type of the entry `name`.
+    /// Returns the type of the entry `name`.
     pub(crate) fn type_of(&self, name: &str) -> &TypeRef {
         self.fields
             .get(name)
             .map_or(&self.element, |field| &field.type_ref)
     }
 
-    /// Whether the map accepts any entries and decides their types by their values.
+    /// Returns whether the map accepts all entries and deduces their types from the values.
     pub(crate) fn is_deduced(&self) -> bool {
         self.fields.is_empty()
             && match &self.element {

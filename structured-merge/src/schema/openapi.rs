@@ -38,7 +38,7 @@ impl Schema {
     }
 }
 
-/// Position in the conversion of one definition.
+/// Converts one definition. Each level of nesting uses a copy with its own depth.
 #[derive(Clone, Copy)]
 pub(super) struct Converter<'a> {
     /// Name of the definition, for errors.
@@ -68,7 +68,7 @@ impl<'a> Converter<'a> {
         }
         self.preserve_unknown_fields |= flag(schema, "x-kubernetes-preserve-unknown-fields");
         match schema_type(schema) {
-            // A schema without a type accepts any value.
+            // An absent type accepts every value.
             "" => Ok(Atom {
                 scalar: Some(Scalar::Untyped),
                 list: Some(self.list(schema)?),
@@ -162,7 +162,7 @@ impl<'a> Converter<'a> {
                 _ => Err(self.error(format!("unknown list type {list_type}"))),
             };
         }
-        // Older definitions describe the same for strategic merge patches.
+        // Older definitions have only the extensions of strategic merge patches.
         match text(schema, "x-kubernetes-patch-strategy") {
             None | Some("retainKeys") => Ok(ListType::Atomic),
             Some("merge" | "merge,retainKeys") => {
@@ -176,7 +176,7 @@ impl<'a> Converter<'a> {
     }
 }
 
-/// Type of a schema. `OpenAPI` 3.1 allows a list of types, of which the first decides.
+/// Returns the type of a schema. `OpenAPI` 3.1 allows a list of types: the first one is used.
 fn schema_type(schema: &Value) -> &str {
     match schema.get("type") {
         Some(Value::Array(types)) => types.first().and_then(Value::as_str).unwrap_or(""),
@@ -184,7 +184,7 @@ fn schema_type(schema: &Value) -> &str {
     }
 }
 
-/// Name that a schema refers to, directly or through an `allOf` with one entry.
+/// Returns the name that a schema refers to, directly or in an `allOf` with one entry.
 fn referenced_name(schema: &Value) -> Option<&str> {
     let reference =
         text(schema, "$ref").or_else(|| match schema.get("allOf")?.as_array()?.as_slice() {

@@ -14,7 +14,7 @@ use crate::{
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Paths that differ between an old and a new value. A path is in at most one of the sets.
+/// Paths that differ between an old and a new value. Each path is in only one of the sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
     /// Paths that only the old value has.
@@ -26,12 +26,12 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Whether the values are equal.
+    /// Returns whether the values are equal.
     pub fn is_same(&self) -> bool {
         self.removed.is_empty() && self.modified.is_empty() && self.added.is_empty()
     }
 
-    /// Differences that pass the filter.
+    /// Returns the differences that pass the filter.
     #[must_use]
     pub fn filter(self, filter: &Filter) -> Self {
         Self {
@@ -106,14 +106,14 @@ impl<'s> Walk<'s> {
         };
         let old_choice = resolved.choose(old);
         let new_choice = resolved.choose(new);
-        // An absent value is of any type.
+        // An absent value has the type of the other value.
         let choice = if new.is_none() {
             old_choice
         } else {
             new_choice
         };
         if old.is_some() && new.is_some() && old_choice != new_choice {
-            // The value changed its type: compare it as each of them.
+            // The value has changed its type: compare both values as each of the types.
             let mut own = Marks::default();
             match validate::chosen_shape(resolved, type_ref, old_choice) {
                 Ok(shape) => self.shape(shape, old, new, below, &mut own),

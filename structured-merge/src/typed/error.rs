@@ -20,7 +20,7 @@ impl Display for ValidationError {
     }
 }
 
-/// Violations of a schema. Not empty.
+/// Violations of a schema: at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValidationErrors(pub Vec<ValidationError>);
 
@@ -36,7 +36,7 @@ impl Display for ValidationErrors {
     }
 }
 
-/// Collects errors while a walk returns from children to parents.
+/// Collects errors during a walk. Parents prepend their path to the errors of their children.
 #[derive(Default)]
 pub(super) struct Errors(Vec<ValidationError>);
 
@@ -48,7 +48,7 @@ impl Errors {
         });
     }
 
-    /// Number of errors, to pass to [`Errors::prefix`].
+    /// Returns the current number of errors, to pass to [`Errors::prefix`].
     pub(super) fn mark(&self) -> usize {
         self.0.len()
     }
@@ -76,7 +76,7 @@ impl Errors {
     }
 }
 
-/// Error at the root.
+/// Creates an error at the root.
 pub(super) fn single(message: &str) -> ValidationErrors {
     ValidationErrors(vec![ValidationError {
         path: String::new(),

@@ -58,7 +58,7 @@ impl<'s> Walk<'s> {
         for (element, item) in elements.iter().zip(items) {
             let Some(element) = element else { continue };
             let mut children = Set::new();
-            // Duplicates are owned as one, without their fields.
+            // Duplicates become one member, without the fields below it.
             if counts.get(element) == Some(&1) {
                 self.value(&list.element, item, &mut children)?;
             }

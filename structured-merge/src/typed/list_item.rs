@@ -7,7 +7,9 @@ use crate::{
 };
 use serde_json::Value;
 
-/// Path element that identifies an item of a list, or the API server's message why there is none.
+/// Returns the path element that identifies an item of a list.
+///
+/// Errors: the API server's message, if the item cannot be identified.
 pub(super) fn path_element(
     schema: &Schema,
     list: &List,
@@ -51,7 +53,7 @@ fn keyed(
             None => key_default(schema, list, key)
                 .map_err(|reason| format!("couldn't find default value for {key}: {reason}"))?,
         };
-        // An item without one of the keys differs from the items that have it.
+        // An item without one of the keys has a different path element than items with it.
         if let Some(value) = value {
             found.push((key.as_str(), value.clone()));
         }

@@ -29,7 +29,7 @@ pub(super) fn merge(
 
 struct Walk<'s> {
     schema: &'s Schema,
-    /// Whether `over` may have duplicates, which a merge rejects.
+    /// Whether `over` may have duplicates. If so, the merge looks for them and rejects them.
     over_duplicates: Duplicates,
     errors: Errors,
 }
@@ -42,7 +42,7 @@ impl<'s> Walk<'s> {
         over: Option<&Value>,
     ) -> Option<Value> {
         let over = match (base, over) {
-            // A validated value alone is the result.
+            // Only one of the values exists, and it is validated.
             (base, None) => return base.cloned(),
             (None, Some(over)) if self.over_duplicates == Duplicates::Rejected => {
                 return Some(over.clone());
@@ -124,9 +124,9 @@ impl<'s> Walk<'s> {
         (!merged.is_empty()).then_some(Value::Array(merged))
     }
 
-    /// Merges the items of both lists, in the order of `over` as far as both have them.
+    /// Merges the items of both lists. Shared items have the order of `over`.
     ///
-    /// Items of `base` alone keep their position relative to the shared items around them.
+    /// Items that only `base` has keep their position relative to the shared items around them.
     fn merge_items(&mut self, list: &'s List, base: &Items<'_>, over: &Items<'_>) -> Vec<Value> {
         let mut merged = Vec::with_capacity(base.order.len().max(over.order.len()));
         let mut done = BTreeSet::new();
@@ -136,40 +136,41 @@ impl<'s> Walk<'s> {
             .map(|(element, _)| element)
             .filter(|element| base.by_element.contains_key(*element));
         let mut next_shared = shared.next();
-        let (mut b, mut o) = (0, 0);
-        while b < base.order.len() || o < over.order.len() {
-            let base_item = base.order.get(b);
-            let over_item = over.order.get(o);
+        let mut base_index = 0;
+        let mut over_index = 0;
+        while base_index < base.order.len() || over_index < over.order.len() {
+            let base_item = base.order.get(base_index);
+            let over_item = over.order.get(over_index);
             if let (Some((element, _)), Some((over_element, _))) = (base_item, over_item) {
                 if element == over_element {
                     done.insert(element);
                     merged.extend(self.item(list, element, base, over));
-                    b += 1;
-                    o += 1;
+                    base_index += 1;
+                    over_index += 1;
                     next_shared = shared.next();
                     continue;
                 }
                 let in_both = over.by_element.contains_key(element);
                 if in_both && next_shared.is_some_and(|next| next != element) {
-                    // The item comes later in `over`.
-                    b += 1;
+                    // The merge adds this item at its later position in `over`.
+                    base_index += 1;
                     continue;
                 }
             }
             if let Some((element, item)) = base_item {
                 if !over.by_element.contains_key(element) {
                     merged.push((*item).clone());
-                    b += 1;
+                    base_index += 1;
                     continue;
                 }
                 if done.contains(element) {
-                    b += 1;
+                    base_index += 1;
                 }
             }
             if let Some((element, _)) = over_item {
                 done.insert(element);
                 merged.extend(self.item(list, element, base, over));
-                o += 1;
+                over_index += 1;
                 if next_shared == Some(element) {
                     next_shared = shared.next();
                 }
@@ -187,7 +188,7 @@ impl<'s> Walk<'s> {
     ) -> Option<Value> {
         let base = base.by_element.get(element).copied();
         let over = over.by_element.get(element).copied();
-        // The reference drops errors inside of items. Validated values have none.
+        // The Go implementation drops errors inside of items. Validated values have none.
         let mut inside = Self {
             schema: self.schema,
             over_duplicates: self.over_duplicates,
@@ -222,11 +223,11 @@ impl<'s> Walk<'s> {
     }
 }
 
-/// What to do with an item that occurred before in the list.
+/// Treatment of an item whose path element occurred before in the list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Repeated {
     Rejected,
-    /// Merge nothing into it.
+    /// Nothing is merged into the item.
     Cleared,
 }
 

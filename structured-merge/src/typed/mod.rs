@@ -5,9 +5,9 @@
 //!
 //! - `field_set`: paths of all fields of a value
 //! - `compare`: paths that differ between two values
-//! - `merge`: one value over another
-//! - `remove`: a value without some of its fields, or with only these
-//! - `reconcile`: field sets after a change of the schema
+//! - `merge`: merge of one value over another
+//! - `remove`: removal or extraction of fields
+//! - `reconcile`: adaptation of field sets to a changed schema
 
 mod compare;
 mod error;
@@ -30,7 +30,7 @@ use error::single;
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// Whether a list may contain two items with the same key, or a set one value twice.
+/// Whether a list may have two items with the same key, and a set the same value twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicates {
     /// Duplicates are errors, as in an applied configuration.
@@ -62,30 +62,30 @@ impl<'v> TypedValue<'v> {
         })
     }
 
-    /// Value without its type.
+    /// Returns the value without its type.
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// Value without its type, cloned only if it is borrowed.
+    /// Returns the value without its type. Clones it only if it is borrowed.
     pub fn into_value(self) -> Value {
         self.value.into_owned()
     }
 
-    /// Type of the value.
+    /// Returns the type of the value.
     pub fn r#type(&self) -> &Type {
         &self.r#type
     }
 
-    /// Paths of all fields, list items and set members of the value.
+    /// Returns the paths of all fields, list items and set members of the value.
     pub fn field_set(&self) -> Result<Set, ValidationErrors> {
         field_set::field_set(&self.value, &self.r#type)
     }
 
     /// Merges `over` into this value.
     ///
-    /// Fields of `over` replace fields of this value, and no field is removed. A list in which `over`
-    /// has items follows the order of `over`.
+    /// Fields of `over` replace fields of this value, and no field is removed. In merged lists,
+    /// shared items have the order of `over`.
     ///
     /// Errors: the types differ, or a list of `over` has duplicates.
     pub fn merge(&self, over: &TypedValue<'_>) -> Result<TypedValue<'static>, ValidationErrors> {
@@ -94,7 +94,7 @@ impl<'v> TypedValue<'v> {
         Ok(self.with_value(value))
     }
 
-    /// Compares this value, the old one, with `new`.
+    /// Compares this value as the old one with `new`.
     ///
     /// Errors: the types differ, or a value does not conform to its type.
     pub fn compare(&self, new: &TypedValue<'_>) -> Result<Comparison, ValidationErrors> {
@@ -102,19 +102,19 @@ impl<'v> TypedValue<'v> {
         compare::compare(&self.value, &new.value, &self.r#type)
     }
 
-    /// Value without the fields and items of `items`.
+    /// Returns the value without the fields and list items in `items`.
     #[must_use]
     pub fn remove_items(&self, items: &Set) -> TypedValue<'static> {
         self.with_value(remove::remove(&self.value, items, &self.r#type))
     }
 
-    /// Value with only the fields and items of `items`.
+    /// Returns the value with only the fields and list items in `items`.
     #[must_use]
     pub fn extract_items(&self, items: &Set) -> TypedValue<'static> {
         self.with_value(remove::extract(&self.value, items, &self.r#type))
     }
 
-    /// Value with only the fields and items of `items`, and the key fields of these items.
+    /// Returns the value with only the fields and list items in `items`, and the items' key fields.
     #[must_use]
     pub fn extract_items_with_keys(&self, items: &Set) -> TypedValue<'static> {
         let present = self.field_set().unwrap_or_default();
@@ -139,7 +139,8 @@ impl<'v> TypedValue<'v> {
 
     /// Adapts a field set that was written with another schema of the same type.
     ///
-    /// Members inside lists and maps that are atomic now become members of the list or map itself.
+    /// Replaces members inside of lists and maps that have become atomic by the list or map itself.
+    /// Returns `None` if the set fits the schema.
     pub fn reconcile_field_set(&self, set: &Set) -> Result<Option<Set>, ValidationErrors> {
         reconcile::reconcile(set, &self.r#type)
     }

@@ -1,4 +1,4 @@
-//! Field sets after a change of the schema.
+//! Adaptation of field sets to a changed schema.
 
 use super::error::{ValidationErrors, single};
 use crate::{
@@ -26,7 +26,7 @@ pub(super) fn reconcile(set: &Set, r#type: &Type) -> Result<Option<Set>, Validat
 struct Walk<'s> {
     schema: &'s Schema,
     path: Vec<PathElement>,
-    /// Lists and maps that are atomic now, with members inside.
+    /// Lists and maps that have become atomic, and have members inside.
     atomic: Set,
 }
 
@@ -77,7 +77,7 @@ impl<'s> Walk<'s> {
     }
 }
 
-/// Type of an element below a map, or `None` if the schema does not declare it.
+/// Returns the type of an element below a map, or `None` if the schema does not declare it.
 fn type_of<'s>(map: &'s Map, element: &PathElement) -> Option<&'s TypeRef> {
     let type_ref = match element {
         PathElement::Field(name) => map.type_of(name),

@@ -1,4 +1,4 @@
-//! Values without some of their fields, or with only these.
+//! Removal or extraction of the fields of a value.
 
 use super::{list_item, validate};
 use crate::{
@@ -26,9 +26,9 @@ fn walk(value: &Value, items: &Set, r#type: &Type, keep: Keep) -> Value {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keep {
-    /// Keep what the set contains.
+    /// Keeps the fields in the set.
     Items,
-    /// Keep what the set does not contain.
+    /// Keeps the fields that are not in the set.
     Others,
 }
 
@@ -38,7 +38,7 @@ struct Walk<'s> {
 }
 
 impl<'s> Walk<'s> {
-    /// Value with what is kept. Null if nothing is.
+    /// Returns the kept part of a value. Null if nothing is kept.
     fn value(&self, type_ref: &'s TypeRef, value: &Value, items: &Set) -> Value {
         let shape = self
             .schema
@@ -64,7 +64,7 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// Value that the set contains as a whole, or not at all.
+    /// Returns a value that is in the set as a whole, if such values are kept; else null.
     fn whole(&self, value: &Value) -> Value {
         match self.keep {
             Keep::Items => value.clone(),
@@ -105,7 +105,7 @@ impl<'s> Walk<'s> {
                 .filter(|children| !children.is_empty());
             let value = match (self.keep, member, children) {
                 (Keep::Others, true, _) | (Keep::Items, false, None) => continue,
-                // The reference continues with the set of the parent here.
+                // The Go implementation continues with the set of the parent here.
                 (Keep::Items, true, _) => self.value(type_ref, value, items),
                 (_, false, Some(children)) => self.value(type_ref, value, children),
                 (Keep::Others, false, None) => value.clone(),

@@ -115,7 +115,9 @@ impl<'s> Walk<'s> {
     }
 }
 
-/// Resolves a type, or returns the API server's message.
+/// Resolves a type.
+///
+/// Errors: the API server's message, if there is no such type.
 pub(super) fn resolve<'s>(
     schema: &'s Schema,
     type_ref: &'s TypeRef,
@@ -128,7 +130,9 @@ pub(super) fn resolve<'s>(
     })
 }
 
-/// Shape of the type that applies to `value`, or the API server's message.
+/// Returns the shape of the type that applies to `value`.
+///
+/// Errors: the API server's message, if no type applies.
 pub(super) fn shape<'s>(
     resolved: Resolved<'s>,
     type_ref: &TypeRef,
@@ -150,8 +154,9 @@ pub(super) fn chosen_shape<'s>(
     })
 }
 
-/// Message of the API server if the value is not a scalar of this type. Absent values and null are
-/// valid.
+/// Returns the API server's message if the value is not a scalar of this type.
+///
+/// Absent values and null are valid.
 pub(super) fn scalar_error(scalar: Scalar, value: Option<&Value>) -> Option<String> {
     match (scalar, value?) {
         (_, Value::Null)

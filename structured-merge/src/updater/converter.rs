@@ -9,7 +9,7 @@ use std::{borrow::Cow, error::Error};
 /// Managers own fields at the version that they wrote. The updater converts the object to each of
 /// these versions.
 pub trait Converter {
-    /// Value at `api_version`, or `None` if it has this version already.
+    /// Converts a value to `api_version`. Returns `None` if it has this version.
     ///
     /// Errors: [`ConvertError::MissingVersion`] for a version that is no longer served. The updater
     /// drops its managers.
@@ -34,7 +34,7 @@ pub enum ConvertError {
 
 /// Result of a conversion to a version.
 pub(super) enum Conversion {
-    /// The object has this version already.
+    /// The object has this version.
     Same,
     Converted(TypedValue<'static>),
     /// The version does not exist.
@@ -58,7 +58,7 @@ impl<C: Converter> Updater<C> {
         }
     }
 
-    /// Object at a version. `None` if the version does not exist.
+    /// Converts an object to a version. Returns `None` if the version does not exist.
     pub(super) fn at<'o, 'v>(
         &self,
         object: &'o TypedValue<'v>,

@@ -29,7 +29,7 @@ pub enum UpdateError {
 }
 
 impl UpdateError {
-    /// Adds the step that failed to the text.
+    /// Prepends the step that failed to the text.
     pub(super) fn during(mut self, step: &str) -> Self {
         if let Self::Invalid { context, .. } | Self::Convert { context, .. } = &mut self {
             context.insert_str(0, ": ");
@@ -48,7 +48,7 @@ impl From<ValidationErrors> for UpdateError {
     }
 }
 
-/// Adds the step that failed to an error.
+/// Returns a function that prepends the step that failed to an error.
 pub(super) fn during<E: Into<UpdateError>>(step: &'static str) -> impl Fn(E) -> UpdateError {
     move |error| error.into().during(step)
 }

@@ -1,7 +1,7 @@
 //! Apply and update of typed values with field ownership.
 //!
 //! - `converter`: conversion to the versions at which managers own fields
-//! - `prune`: removal of what a manager applied before and does not apply now
+//! - `prune`: removal of fields that a manager does not apply any more
 
 mod converter;
 mod error;
@@ -39,7 +39,7 @@ struct Difference {
 }
 
 impl<C: Converter> Updater<C> {
-    /// Updater that tracks all fields.
+    /// Creates an updater that tracks all fields.
     pub fn new(converter: C) -> Self {
         Self {
             converter,
@@ -54,7 +54,7 @@ impl<C: Converter> Updater<C> {
         self
     }
 
-    /// Converter of this updater.
+    /// Returns the converter.
     pub fn converter(&self) -> &C {
         &self.converter
     }
@@ -89,11 +89,11 @@ impl<C: Converter> Updater<C> {
 
     /// Merges the configuration that `manager` applies into `live`.
     ///
-    /// Removes fields that the manager applied before, does not apply now, and that no other manager
-    /// owns. Returns `None` instead of an object that equals `live`.
+    /// Removes fields that the manager applied before and does not apply any more, unless another
+    /// manager owns them. Returns `None` instead of an object that equals `live`.
     ///
-    /// Errors: [`UpdateError::Conflicts`] if the apply changes fields of other managers. `force`
-    /// takes these fields over instead.
+    /// Errors: [`UpdateError::Conflicts`] if the apply changes fields of other managers. With
+    /// `force`, it takes over these fields instead.
     pub fn apply(
         &self,
         live: &TypedValue<'_>,
@@ -202,7 +202,7 @@ impl<C: Converter> Updater<C> {
         })
     }
 
-    /// Compares both objects at another version. `None` if the version does not exist.
+    /// Compares both objects at another version. Returns `None` if the version does not exist.
     fn compare_at(
         &self,
         live: &TypedValue<'_>,

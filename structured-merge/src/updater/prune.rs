@@ -1,4 +1,7 @@
-//! Removal of what a manager applied before and does not apply now.
+//! Removal of fields that a manager does not apply any more.
+//!
+//! The removal has three steps: remove all fields of the last apply, restore those that a manager
+//! owns now, and restore those that the last apply did not own.
 
 use super::{Converter, UpdateError, Updater, converter::Conversion, error::during};
 use crate::{
@@ -10,7 +13,7 @@ use crate::{
 use std::{borrow::Cow, collections::BTreeMap};
 
 impl<C: Converter> Updater<C> {
-    /// Removes what the manager applied before, and what neither it nor another manager owns now.
+    /// Removes the fields of the manager's last apply that no manager owns now.
     pub(super) fn prune(
         &self,
         merged: TypedValue<'static>,
@@ -18,7 +21,7 @@ impl<C: Converter> Updater<C> {
         api_version: &str,
         last: &VersionedSet,
     ) -> Result<TypedValue<'static>, UpdateError> {
-        if abandons_nothing(&merged, managers, api_version, last) {
+        if last_apply_is_still_owned(&merged, managers, api_version, last) {
             return Ok(merged);
         }
         let pruned = {
@@ -42,7 +45,7 @@ impl<C: Converter> Updater<C> {
         }
     }
 
-    /// Restores what a manager owns at any version, including what the apply owns now.
+    /// Restores the fields that a manager owns at any version. `managers` contains this apply.
     fn restore_owned(
         &self,
         merged: &TypedValue<'_>,
@@ -57,7 +60,7 @@ impl<C: Converter> Updater<C> {
         }
         let mut merged = Cow::Borrowed(merged);
         let mut pruned = pruned;
-        // The last version comes first: its fields may be required to convert to other versions.
+        // Starts with the last version: conversions to other versions may need its fields.
         let first = by_version.remove_entry(last_version);
         for (version, managed) in first.into_iter().chain(by_version) {
             let at_version = |what: &str| {
@@ -91,7 +94,7 @@ impl<C: Converter> Updater<C> {
         Ok(pruned)
     }
 
-    /// Restores what the manager did not own before.
+    /// Restores the fields that are not in the last apply.
     fn restore_unowned(
         &self,
         merged: &TypedValue<'_>,
@@ -116,11 +119,11 @@ impl<C: Converter> Updater<C> {
     }
 }
 
-/// Whether the new set contains the last one, so that there is nothing to remove.
+/// Returns whether a manager owns all fields of the last apply, so that there is nothing to remove.
 ///
-/// An unowned item can hide owned fields inside it from the steps of the removal. The shortcut is
-/// exact only if there is none, and if all managers have the same version.
-fn abandons_nothing(
+/// Returns `false` in two cases in which the full removal can have another result: if managers have
+/// different versions, or if an owned field is inside of an item without an owner.
+fn last_apply_is_still_owned(
     merged: &TypedValue<'_>,
     managers: &Managers,
     api_version: &str,
@@ -139,7 +142,7 @@ fn declared(set: &Set, r#type: &Type) -> Set {
     set.with_declared_fields(&r#type.schema, &r#type.type_ref)
 }
 
-/// Fields of an object, with the declared fields that have fields below them.
+/// Returns the fields of an object, and the declared fields that have fields below them.
 fn declared_fields(object: &TypedValue<'_>) -> Result<Set, UpdateError> {
     let set = object.field_set()?;
     Ok(declared(&set, object.r#type()))

@@ -52,7 +52,7 @@ fn field_manager(schema: &Arc<Schema>, op: &Value) -> FieldManager<Widgets> {
         .with_reset_fields(BTreeMap::from(filters))
 }
 
-/// Time of a step: one minute each, from 2020-01-01T00:00:00Z.
+/// Returns the time of a step: one minute each, from 2020-01-01T00:00:00Z.
 fn now(step: usize) -> Time {
     Time::from_seconds(1_577_836_800 + 60 * i64::try_from(step).unwrap())
 }

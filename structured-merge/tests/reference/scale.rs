@@ -8,7 +8,7 @@ fn entries(case: &Value, name: &str) -> Vec<Entry> {
     Vec::deserialize(&case[name]).expect("the fixture has entries")
 }
 
-/// Entries in a defined order: the reference has none for entries with equal keys.
+/// Sorts entries, because the order of entries with equal keys is random in the Go package.
 fn sorted(mut entries: Vec<Entry>) -> Vec<Entry> {
     entries.sort_by_key(|entry| serde_json::to_string(entry).unwrap());
     entries

@@ -59,9 +59,9 @@ impl Case {
     }
 }
 
-/// Compares the lines of an error. The reference visits maps in random order.
+/// Compares the lines of an error, because the Go package visits maps in random order.
 ///
-/// `*` stands for an error whose text differs between runs of the reference.
+/// `*` means an error whose text differs between runs of the Go package.
 pub(crate) fn check_error_text(expected: &str, error: &str, case: &Value) {
     let lines = |text: &str| {
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -75,7 +75,7 @@ pub(crate) fn check_error_text(expected: &str, error: &str, case: &Value) {
     }
 }
 
-/// Cases whose values are valid if duplicates are allowed.
+/// Returns the cases whose values are valid if duplicates are allowed.
 fn valid_cases() -> impl Iterator<Item = Case> {
     read("typed.jsonl.gz")
         .into_iter()
