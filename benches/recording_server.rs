@@ -16,7 +16,7 @@ pub(crate) const NAMESPACE: &str = "default";
 pub(crate) struct Server(pub(crate) ApiServer);
 
 impl Server {
-    /// Creates a server with these CRDs, which remembers this number of calls.
+    /// Creates a server with these CRDs, which records at most this number of calls.
     pub(crate) async fn new(
         definitions: impl IntoIterator<Item = Value>,
         calls: usize,
@@ -44,7 +44,7 @@ impl Server {
         kube::Client::new(self.0.service(), NAMESPACE)
     }
 
-    /// Starts a manager with what `add` adds, and clears the recorded calls.
+    /// Starts a manager with the controller that `add` adds, and clears the recorded calls.
     pub(crate) fn start(
         &self,
         add: impl FnOnce(&Manager) -> anyhow::Result<()>,
@@ -85,7 +85,7 @@ impl Server {
 pub(crate) struct Calls(BTreeMap<String, usize>);
 
 impl Calls {
-    /// Returns the number of calls: each of `writes`, reads of objects, all others.
+    /// Returns the number of calls: of each of `writes`, of reads of objects, and of all others.
     pub(crate) fn count(self, writes: &[&str]) -> Vec<usize> {
         let Self(mut calls) = self;
         let of_write = |write: &&str| calls.remove(*write).unwrap_or_default();
@@ -109,7 +109,7 @@ impl Calls {
     }
 }
 
-/// Returns whether a call reads an object. Discovery has no resource.
+/// Returns whether a call reads an object. Calls of discovery have no resource.
 fn is_read_of_object(call: &str) -> bool {
     call.starts_with("get ") && !call.ends_with(' ')
 }

@@ -23,21 +23,21 @@ pub(crate) fn number() -> u64 {
     })
 }
 
-/// Guard that seeds the jitter of the current thread until it is dropped.
+/// Guard of [`seed_jitter`]. Dropping it makes the jitter of the thread random again.
 #[cfg(all(feature = "testing", unix))]
 #[derive(Debug)]
 #[must_use = "the jitter is random again when the guard is dropped"]
 pub struct SeededJitter {
     before: Option<StdRng>,
-    /// The guard must be dropped on the thread that it seeded.
+    /// Makes the guard `!Send`, because it must be dropped on the thread that it seeded.
     not_send: std::marker::PhantomData<*const ()>,
 }
 
-/// Makes the jitter of all delays on the current thread depend on `seed` only.
+/// Makes the jitter of all delays on the current thread depend only on `seed`.
 ///
 /// Retries, resyncs, watch lifetimes and lease renewals have a random part, so that clients do not
-/// send their requests at the same time. A test on a current-thread runtime with paused time is
-/// reproducible only if that part is.
+/// send their requests at the same time. Seed it to make a test on a current-thread runtime with
+/// paused time reproducible. The seed holds until the returned guard is dropped.
 ///
 /// ```
 /// use steersman::{testing::seed_jitter, workqueue::Limiter};

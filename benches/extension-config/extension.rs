@@ -52,7 +52,7 @@ impl Loopback {
         }))?;
         config.spec.client_config.ca_bundle = Some(ByteString(authority.ca_pem().into()));
 
-        // No call reads a Namespace.
+        // No call reads a Namespace, because the selector is empty.
         let client = Client::new(Env::embedded()?.client()?)?;
         let client = RuntimeClient::builder(client, Catalog::cluster_api()).build()?;
         config.status.get_or_insert_default().handlers = client.discover(&config).await?;

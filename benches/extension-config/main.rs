@@ -18,10 +18,10 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-/// Calls of a workload, after the connection is open.
+/// Number of calls of a workload, after the connection is open.
 const CALLS: usize = 5_000;
 
-/// Extension servers that are discovered at the same time.
+/// Number of extension servers that are discovered at the same time.
 const EXTENSIONS: usize = 100;
 
 const WORKLOADS: &[Workload] = &[

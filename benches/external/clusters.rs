@@ -76,7 +76,7 @@ impl Clusters {
     }
 }
 
-/// Returns whether the last reconcile of a Cluster has written everything.
+/// Returns whether the status of a Cluster has all that the last reconcile writes.
 fn is_complete(cluster: &Cluster) -> bool {
     cluster.status.as_ref().is_some_and(|status| {
         status.is_infrastructure_provisioned()

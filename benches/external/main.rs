@@ -1,7 +1,7 @@
 //! Benches of the cluster controller, run by `cargo xtask bench external`.
 //!
-//! They measure the time from the start of a manager until 1,000 Clusters, whose infrastructure is
-//! ready already, are provisioned, and the calls per Cluster.
+//! They measure the calls per Cluster, and the time from the start of a manager until 1,000
+//! Clusters are provisioned. The infrastructure of the Clusters is ready before the start.
 
 mod clusters;
 #[path = "../controllers.rs"]
@@ -24,8 +24,9 @@ const WORKLOADS: &[Workload] = &[
     (CALLS, "calls", calls),
 ];
 
-/// Calls per Cluster: writes by kind, reads of objects, other calls, the sum, and writes of a second
-/// manager.
+/// Columns of the calls per Cluster.
+///
+/// Writes by kind, reads of objects, other calls, the sum, and writes of a second manager.
 const CALLS: &[&str] = &[
     "external-patch-clusters",
     "external-patch-clusters-status",
@@ -54,7 +55,7 @@ fn time(workers: Option<usize>) -> anyhow::Result<Vec<f64>> {
     })
 }
 
-/// Time of a second manager, which finds all Clusters provisioned.
+/// Time of a second manager, for which all Clusters are provisioned already.
 fn again() -> anyhow::Result<Vec<f64>> {
     runtime()?.block_on(async {
         let clusters = provisioned().await?;

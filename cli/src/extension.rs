@@ -1,4 +1,4 @@
-//! `steersman extension`: calls of runtime extensions by hand.
+//! `steersman extension`: calls handlers of runtime extensions by hand.
 
 use crate::{
     connect::{Connect, explain, with_short_timeouts},
@@ -57,11 +57,11 @@ pub(crate) struct Call {
     #[arg(long, value_name = "FILE")]
     file: PathBuf,
 
-    /// Address of an extension that has a Service, such as that of a `kubectl port-forward`. Default: DNS, which knows Services only in the cluster.
+    /// Address to connect to instead of the Service of the extension, such as that of a `kubectl port-forward`. Default: the address from DNS, which resolves Services only inside of the cluster.
     #[arg(long, value_name = "HOST:PORT")]
     address: Option<String>,
 
-    /// Object that the call is about. The namespace selector must match its namespace. Default: `cluster` in the request.
+    /// Object that the hook is called for. The namespace selector must match its namespace. Default: the object in the field `cluster` of the request.
     #[arg(long = "for", value_name = "NAMESPACE/NAME", value_parser = object)]
     for_object: Option<ObjectKey>,
 
@@ -104,7 +104,7 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 }
 
 impl Call {
-    /// Returns a client with the handlers of the `ExtensionConfig`.
+    /// Creates a client with the handlers of the `ExtensionConfig`.
     async fn runtime_client(&self) -> Result<RuntimeClient> {
         let (_, config_name) = split_registered_name(&self.name)?;
         let config = self.connect.config().await?;
@@ -115,7 +115,7 @@ impl Call {
         let found = found.map_err(|error| explain(error, &config))?;
         let Some(found) = found else {
             return Err(ExitError::MissingRequirement(format!(
-                "cannot call {}: ExtensionConfig {config_name} does not exist",
+                "cannot call {}: ExtensionConfig {config_name} does not exist; create it or correct the name",
                 self.name
             ))
             .into());
@@ -137,7 +137,7 @@ async fn resolve(address: &str) -> Result<SocketAddr> {
     let mut found = found;
     found
         .next()
-        .with_context(|| format!("cannot resolve {address}: no address"))
+        .with_context(|| format!("cannot resolve {address}: no address found; use an IP address"))
 }
 
 fn read(path: &Path) -> Result<Value> {
@@ -148,11 +148,15 @@ fn read(path: &Path) -> Result<Value> {
         std::fs::read_to_string(path)
     };
     let text = text.with_context(|| format!("cannot read {}", path.display()))?;
-    let request: Value = serde_saphyr::from_str(&text)
-        .with_context(|| format!("cannot parse {}", path.display()))?;
+    let request: Value = serde_saphyr::from_str(&text).with_context(|| {
+        format!(
+            "cannot parse {}; write the request as YAML or JSON",
+            path.display()
+        )
+    })?;
     ensure!(
         request.is_object(),
-        "cannot use {}: the request is not a map",
+        "cannot use {}: the request is not a map; write the fields of the request as YAML or JSON",
         path.display()
     );
     Ok(request)
@@ -189,7 +193,7 @@ impl PreparedCall {
     }
 }
 
-/// Lists the hooks, and dispatches from their names to their types.
+/// Declares the list of hook names, and a function that calls a hook by its name.
 macro_rules! hooks {
     ($($hook:ident),+ $(,)?) => {
         const HOOKS: [&str; [$(<$hook as Hook>::NAME),+].len()] = [$(<$hook as Hook>::NAME),+];
@@ -230,7 +234,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_hook_that_an_extension_can_serve_can_be_called() {
+    fn every_hook_except_discovery_can_be_called() {
         let mut names: Vec<_> = Catalog::cluster_api()
             .iter()
             .map(|hook| hook.hook.clone())
@@ -243,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_object_of_a_call_is_the_cluster_in_the_request() {
+    fn the_default_object_of_a_call_is_the_cluster_in_the_request() {
         let request = json!({"cluster": {"metadata": {"namespace": "shop", "name": "eu"}}});
         assert_eq!(cluster_of(&request), ObjectKey::new("shop", "eu"));
         assert_eq!(cluster_of(&json!({})).namespace(), None);

@@ -1,6 +1,6 @@
 //! `steersman demo`: API server, controllers and a demonstration in one process.
 //!
-//! It continues to run after the demonstration, for experiments.
+//! The process continues to run after the demonstration, for experiments.
 
 mod scenario;
 
@@ -26,7 +26,7 @@ use steersman::{
 use steersman_apiserver::{ApiServer, Authenticator, Authority, Identity, TemporaryKubeconfig};
 use tokio::{select, time::Instant};
 
-/// Grace period. Nothing in the demonstration takes longer.
+/// Grace period of the shutdown. Nothing in the demonstration takes longer.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Default log filter.
@@ -59,7 +59,7 @@ impl Default for Flags {
 }
 
 pub(crate) async fn run(flags: Flags) -> Result<()> {
-    // As early as possible: a signal during the start must not leave files behind.
+    // Handles signals first, so that a signal during the start does not leave files behind.
     let (started, stopped) = (Instant::now(), tokio::spawn(signals::shutdown()));
     logging::init(Format::Human, &flags.log_filter)?;
     print_line(format_args!(

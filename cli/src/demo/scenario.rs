@@ -1,9 +1,12 @@
-//! The demonstration: two clusters whose control planes Terraform creates, one of a provider, and a
-//! runtime extension.
+//! Scenario of the demonstration: three clusters and a runtime extension.
 //!
-//! One endpoint is in the outputs of a workspace, the other only in a Secret, which rotates. The
-//! third cluster is paused and deleted, see `lifecycle`. For the extension see
-//! `runtime_extension`. The controllers have no knowledge of the demonstration. Terraform, its operator and the provider are simulated by plain writes.
+//! Terraform creates the control planes of the first two clusters. One endpoint is in the outputs
+//! of a workspace, the other only in a Secret, which rotates. A provider creates the third
+//! cluster, which is paused and deleted, see `lifecycle`. For the extension see
+//! `runtime_extension`.
+//!
+//! The controllers are those of `steersman run`. The demonstration simulates Terraform, its
+//! operator and the provider by plain writes.
 
 mod lifecycle;
 mod runtime_extension;
@@ -62,7 +65,7 @@ impl Scenario {
         ))
     }
 
-    /// Returns the runtime extension, which serves until it is dropped.
+    /// Runs all parts. Returns the runtime extension, which serves until it is dropped.
     pub(super) async fn run(&self) -> Result<Running> {
         let names = self
             .manager

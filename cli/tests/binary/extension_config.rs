@@ -39,7 +39,7 @@ async fn extension(authority: &Authority) -> Result<Running> {
     Ok(extension.serve((Ipv4Addr::LOCALHOST, 0).into()).await?)
 }
 
-/// Calls the handler with the request in a file.
+/// Runs `steersman extension call` with the request in a file.
 async fn call(
     kubeconfig: &Path,
     file: &Path,
@@ -126,7 +126,7 @@ steersman::env_test! {
 }
 
 #[tokio::test]
-async fn a_call_of_an_unknown_handler_or_with_another_request_names_the_mistake() -> Result<()> {
+async fn a_call_with_an_invalid_name_or_request_reports_the_reason() -> Result<()> {
     let env = Env::embedded()?;
     env.install(steersman_controllers::extension_config::definitions())
         .await?;
@@ -153,7 +153,7 @@ async fn a_call_of_an_unknown_handler_or_with_another_request_names_the_mistake(
 }
 
 #[tokio::test]
-async fn a_client_certificate_needs_its_key() -> Result<()> {
+async fn a_client_certificate_without_its_key_is_rejected() -> Result<()> {
     let flags = ["--runtime-extension-client-cert-file", "tls.crt"];
     let run = run_to_exit(&[&["run"][..], &flags].concat()).await?;
     assert_eq!(run.code, Some(2));

@@ -1,6 +1,7 @@
-//! CA of an extension, from the Secret that an annotation names.
+//! Injection of the CA bundle from the Secret that an annotation names.
 //!
-//! Secrets are watched as metadata only. The Secret that is needed is read from the API server.
+//! The controller watches only the metadata of Secrets. It reads the annotated Secret from the API
+//! server.
 
 use super::{
     ExtensionConfig,
@@ -16,13 +17,15 @@ use steersman::{
     prelude::*,
 };
 
-/// Annotation with the Secret, as `<namespace>/<name>`, whose key `ca.crt` becomes the CA bundle.
+/// Annotation that names the Secret with the CA bundle, as `<namespace>/<name>`.
+///
+/// The key `ca.crt` of the Secret becomes `spec.clientConfig.caBundle`.
 pub const INJECT_CA_FROM_SECRET: &str = "runtime.cluster.x-k8s.io/inject-ca-from-secret";
 
 /// Key of the CA in the Secret.
 const CA_KEY: &str = "ca.crt";
 
-/// Longest CA bundle in characters of base64, as in the CRD.
+/// Maximum length of a CA bundle in base64, as in the CRD.
 const MAX_ENCODED: usize = 51_200;
 
 /// Error of [`injected_ca_bundle`].
@@ -47,7 +50,7 @@ pub(super) enum CaBundleError {
 }
 
 impl CaBundleError {
-    /// Returns the reason for the condition; `None` if the state of the Secret is not known.
+    /// Returns the reason for the condition; `None` if the Secret could not be read.
     pub(super) fn reason(&self) -> Option<&'static str> {
         match self {
             Self::NotFound(_) => Some(CA_SECRET_NOT_FOUND_REASON),
@@ -99,11 +102,11 @@ fn key(secret: &str) -> Option<ObjectKey> {
     is_valid.then(|| ObjectKey::new(namespace, name))
 }
 
-/// Finds the `ExtensionConfig`s that a Secret affects.
+/// Index of the `ExtensionConfig`s by their annotated Secret.
 pub(super) struct Referrers(Index<ExtensionConfig, String>);
 
 impl Referrers {
-    /// Creates an index of the objects with a value of the watch filter, or of all if it is empty.
+    /// Creates the index. An object is in it only if it matches the watch filter.
     pub(super) fn new(
         cache: &Cache,
         configs: Select<ExtensionConfig>,
@@ -119,7 +122,7 @@ impl Referrers {
         Ok(Self(informer.index(secrets)))
     }
 
-    /// Returns the handler of Secrets.
+    /// Returns a handler that enqueues the `ExtensionConfig`s of a Secret.
     pub(super) fn of_secret(self) -> impl Handler<Metadata<Secret>, Request> {
         handler::map(move |secret: &Object<Metadata<Secret>>| {
             let namespace = secret.namespace().unwrap_or_default();

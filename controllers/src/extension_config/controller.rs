@@ -1,4 +1,4 @@
-//! Adds the controller to a manager.
+//! The function that adds the controller to a manager.
 
 use super::{
     ExtensionConfig,
@@ -39,17 +39,18 @@ pub enum Error {
     Manager(#[from] ManagerError),
 }
 
-/// A reconcile that takes longer is an error.
+/// Time limit of a reconcile.
 const TIMEOUT: Duration = Duration::from_mins(1);
 /// Interval at which each extension is discovered again.
 const RESYNC: Duration = Duration::from_mins(10);
 
 /// Adds the controller to a manager, under the name `extension-config`, and the warmup.
 ///
-/// The CRD of `ExtensionConfig` must be installed. Build `client` with the client of the manager, and
-/// pass clones of it to the controllers that call hooks. They can wait for the warmup with
-/// [`registry().ready()`](super::Registry::ready). The manager reloads the client certificate of
-/// `client`, and its cache has the metadata of Namespaces.
+/// The CRD of `ExtensionConfig` must be installed. Build `client` with the client of the manager,
+/// and pass clones of it to the controllers that call hooks. They can wait for the warmup with
+/// [`registry().ready()`](super::Registry::ready).
+///
+/// The manager reloads the client certificate of `client`, and caches the metadata of Namespaces.
 pub fn add_to(
     manager: &ManagerHandle,
     client: RuntimeClient,
@@ -59,12 +60,12 @@ pub fn add_to(
     let is_watched = HasFilterLabel(options.watch_filter.clone());
     // In the read-only mode, another process reports failures.
     let read_only = options.read_only;
-    let wakes = move |event: &Event<ExtensionConfig>| {
+    let accepts = move |event: &Event<ExtensionConfig>| {
         is_watched.accepts(event) && (read_only || NotFailureReport.accepts(event))
     };
     let builder = manager
         .controller("extension-config")
-        .for_with(configs.clone().filter(predicate::from_fn(wakes)))
+        .for_with(configs.clone().filter(predicate::from_fn(accepts)))
         .limiter(limiter())
         .options(controller::Options {
             max_concurrent: Some(options.workers.unwrap_or(warmup::MAX_CONCURRENT)),
@@ -106,8 +107,9 @@ pub fn add_to(
     Ok(controller)
 }
 
-/// Returns the delays of retries, which are those of Cluster API: 1 s plus 5 ms, doubled with each
-/// attempt, at most 1000 s.
+/// Returns the limiter of retries, with the delays of Cluster API.
+///
+/// They start at 1 s plus 5 ms, double with each attempt, and end at 1000 s.
 fn limiter() -> Limiter<Request> {
     let base = Duration::from_secs(1);
     let doubled = Limiter::exponential(Duration::from_millis(5), Duration::from_secs(999));

@@ -27,9 +27,9 @@ pub fn definitions() -> Vec<Value> {
     vec![crd]
 }
 
-/// Removes what is generated from `Option` and `serde(default)`, and writes bounds as integers.
+/// Removes titles, defaults and `nullable` that schemars adds, and writes bounds as integers.
 ///
-/// The API server applies defaults to `null` only in fields that are not nullable.
+/// The API server replaces `null` by a default only in fields that are not nullable.
 fn remove_generated(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {

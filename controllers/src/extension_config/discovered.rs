@@ -1,15 +1,15 @@
 //! Discovers the handlers of an `ExtensionConfig` and writes the result to its status.
 //!
-//! The reconciler and the warmup share it. Order:
-//! 1. The spec is validated. Nothing is sent to an address that is not valid.
-//! 2. The CA of the annotated Secret is written to the spec, so that the new generation is the one
-//!    that the condition reports.
-//! 3. The extension is called.
-//! 4. Handlers and conditions are written in one patch, so that a reader never sees the condition
-//!    of one discovery with the handlers of another.
+//! The reconciler and the warmup use it. It has four steps:
+//! 1. Validate the spec. Nothing is sent to an invalid address.
+//! 2. Write the CA of the annotated Secret to the spec. The conditions then report the generation
+//!    of this write.
+//! 3. Call the extension.
+//! 4. Write handlers and conditions in one patch, so that a reader never sees the condition of one
+//!    discovery with the handlers of another.
 //!
-//! Invariant: a result that the status already has sends no write. Messages have no part that
-//! changes between two attempts.
+//! Invariant: a result that is equal to the status causes no write. Therefore no message contains
+//! a part that changes between attempts.
 
 use super::{
     ExtensionConfig, admission,
@@ -33,7 +33,7 @@ use tracing::debug;
 pub const DISCOVERED: &str = "Discovered";
 /// Reason of the condition `Discovered` after a successful discovery.
 pub const DISCOVERED_REASON: &str = "Discovered";
-/// Reason of the condition `Discovered` of an invalid object, and after a failed discovery.
+/// Reason of the condition `Discovered` if the spec is invalid or the discovery failed.
 pub const NOT_DISCOVERED_REASON: &str = "NotDiscovered";
 /// Reason of the condition `Discovered` if the annotated Secret does not exist.
 pub const CA_SECRET_NOT_FOUND_REASON: &str = "CASecretNotFound";
@@ -42,7 +42,9 @@ pub const CA_SECRET_INVALID_REASON: &str = "CASecretInvalid";
 /// Reason of the deprecated condition `Discovered`, for every failure.
 const DISCOVERY_FAILED_REASON: &str = "DiscoveryFailed";
 
-/// Longest message of a condition in bytes. The CRD limits the deprecated one to 10240 characters.
+/// Maximum length of a condition's message, in bytes.
+///
+/// The CRD limits messages of deprecated conditions to 10240 characters.
 const MAX_MESSAGE: usize = 10_000;
 
 /// Discovers handlers and writes the status.
@@ -52,7 +54,7 @@ pub(super) struct Discoverer {
     pub(super) runtime: RuntimeClient,
 }
 
-/// Failed discovery.
+/// Error of a discovery.
 #[derive(Debug)]
 pub(super) struct Failed {
     pub(super) error: anyhow::Error,
@@ -72,8 +74,8 @@ impl<E: Into<anyhow::Error>> From<E> for Failed {
 impl Discoverer {
     /// Discovers the handlers of `config` and writes the result.
     ///
-    /// `before` is the object as it was read. Returns the object with its new status, to be
-    /// registered.
+    /// `before` is the object as it was read, and `config` has the changes of the reconcile so far.
+    /// Returns the object with its new status.
     pub(super) async fn discover(
         &self,
         before: &ExtensionConfig,
@@ -126,13 +128,13 @@ impl Discoverer {
         }
     }
 
-    /// Writes the CA to the spec. Returns the object after the write; `None` if it has this CA.
+    /// Writes the CA to the spec. Returns the new object; `None` if the spec has this CA already.
     async fn inject(
         &self,
         config: &ExtensionConfig,
         ca_bundle: ByteString,
     ) -> anyhow::Result<Option<ExtensionConfig>> {
-        // An empty bundle means the CAs of the system, as an absent one does.
+        // An empty and an absent bundle both mean the CAs of the system.
         let ca_bundle = Some(ca_bundle).filter(|it| !it.0.is_empty());
         if config.spec.client_config.ca_bundle == ca_bundle {
             return Ok(None);
@@ -141,14 +143,14 @@ impl Discoverer {
         changed.spec.client_config.ca_bundle = ca_bundle;
         let name = config.metadata.name.as_deref().unwrap_or_default();
         debug!(name, "injecting CA bundle");
-        // Only the bundle is sent, so other changes of the object do not conflict with it.
+        // The patch contains only the bundle, so it need not fail if the object has changed.
         let client = self.client.optimistic_lock(false);
         let patched = client.patch_from(config, &changed).await;
         let patched = patched.with_context(|| format!("failed to patch ExtensionConfig {name}"))?;
         Ok(Some(patched))
     }
 
-    /// Reports a missing or invalid CA in the status. Other errors are only returned.
+    /// Writes a missing or invalid CA to the status. Returns all errors, also those not written.
     async fn report_ca_error(
         &self,
         helper: &PatchHelper<ExtensionConfig>,
@@ -163,7 +165,7 @@ impl Discoverer {
         };
         set_failed(&mut config, reason, &format!("{error:#}"), now);
         let written = self.write(helper, &config).await.err();
-        // There is at least one error.
+        // Is `Some`, because there is at least one error.
         let error = aggregate([Some(error), written].into_iter().flatten());
         error
             .unwrap_or_else(|| anyhow::anyhow!("failed to reconcile caBundle"))

@@ -1,15 +1,16 @@
-//! Drops the events of the controller's own failure reports.
+//! Predicate that drops the events of the controller's own failure reports.
 //!
-//! The message of a failure can differ each time, because it contains texts of the extension. If the
-//! event of its report started the next attempt, the extension would be called without a delay.
+//! A failure can have another message each time, because the message contains texts from the
+//! extension. If the event of this status write caused a reconcile, the controller would call the
+//! extension again without the delay of a retry.
 
 use super::{ExtensionConfig, discovered::DISCOVERED};
 use crate::cluster_api::conditions::{self, PAUSED};
 use steersman::{event::Event, predicate::Predicate};
 
-/// Drops updates that only report a failed discovery, so that the retry has its delay.
+/// Predicate that drops updates which only report a failed discovery.
 ///
-/// Resyncs pass. An object that cannot be decoded passes, because a superfluous reconcile is
+/// Resyncs pass. Objects that cannot be decoded also pass, because an unnecessary reconcile is
 /// harmless.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NotFailureReport;
@@ -26,7 +27,7 @@ impl Predicate<ExtensionConfig> for NotFailureReport {
     }
 }
 
-/// Returns whether `new` reports a failure, and nothing differs that a reconcile depends on.
+/// Returns whether `new` reports a failure, and has no other change that requires a reconcile.
 fn is_failure_report(old: &ExtensionConfig, new: &ExtensionConfig) -> bool {
     let (before, after) = (&old.metadata, &new.metadata);
     let is_status_write = before.resource_version != after.resource_version

@@ -1,4 +1,4 @@
-//! Texts and values as Go prints them.
+//! Go's text formats of strings and JSON, for the error texts of Cluster API.
 
 use serde::Serialize;
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! `ExtensionConfig` of Cluster API, and the Runtime SDK: discovery and calls of runtime extensions.
+//! Controller of `ExtensionConfig`s of Cluster API, and its Runtime SDK.
 //!
 //! A runtime extension is an HTTPS server with handlers for hooks of Cluster API, such as
 //! `BeforeClusterCreate`. An `ExtensionConfig` describes where the server is and for which
@@ -6,8 +6,8 @@
 //!
 //! 1. The controller ([`add_to`]) asks the server for its handlers, with the hook `Discovery`, and
 //!    writes them to the status of the `ExtensionConfig`.
-//! 2. It adds the handlers to the [`Registry`]. At the start a warmup does both for all
-//!    `ExtensionConfig`s. Other controllers await it with [`Registry::ready`].
+//! 2. It adds the handlers to the [`Registry`]. At the start, a warmup performs both steps for all
+//!    `ExtensionConfig`s. Other controllers wait for it with [`Registry::ready`].
 //! 3. Other controllers call one handler, or all handlers of a hook, with the
 //!    [`RuntimeClient`](client::RuntimeClient).
 //!
@@ -32,9 +32,9 @@
 //! | `ca_bundle.rs` | CA from an annotated Secret |
 //! | `discovered.rs` | discovery, and the condition `Discovered` |
 //! | `failure_reports.rs` | predicate that drops the events of failure reports |
-//! | `read_only.rs` | registration of what another process has discovered |
+//! | `read_only.rs` | checks before the registration of handlers that another process discovered |
 //! | `warmup.rs` | discovery of all `ExtensionConfig`s at the start |
-//! | `go.rs` | texts as Go prints them, which errors of Cluster API contain |
+//! | `go.rs` | Go's text formats, for the error texts of Cluster API |
 
 pub mod admission;
 mod ca_bundle;

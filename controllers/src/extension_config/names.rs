@@ -1,6 +1,6 @@
 //! Names of registered handlers.
 
-/// The name of a registered handler does not consist of two parts.
+/// Error of splitting a registered name that does not have two parts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "registered handler name {0} was not in the expected format (`HANDLER_NAME.EXTENSION_NAME)"

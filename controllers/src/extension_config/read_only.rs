@@ -1,6 +1,4 @@
-//! Registers what another process has discovered.
-//!
-//! Handlers are registered only if their discovery succeeded for the current spec.
+//! Read-only mode: checks that another process has discovered the handlers in the status.
 
 use super::{ExtensionConfig, discovered::DISCOVERED};
 use crate::cluster_api::conditions::{self, PAUSED};
@@ -29,7 +27,7 @@ pub(super) enum NotDiscovered {
 
 /// Returns whether the process that discovers extensions has reported a pause.
 ///
-/// The annotation does not count, because that process may not have regarded it yet.
+/// Ignores the annotation, because that process may not have observed it yet.
 pub(super) fn is_paused(config: &ExtensionConfig) -> bool {
     conditions::is_true(config, PAUSED)
 }

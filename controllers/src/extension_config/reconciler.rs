@@ -1,12 +1,13 @@
 //! One reconcile of an `ExtensionConfig`.
 //!
-//! Order:
-//! 1. Before the warmup has completed, nothing is read.
-//! 2. A deleted object is unregistered, also if it is paused.
-//! 3. A paused object only gets its condition `Paused`. Its handlers stay registered.
-//! 4. The handlers are discovered and registered. After a failure, those registered before stay.
+//! Steps:
+//! 1. Before the warmup has completed, requeue the request and read nothing.
+//! 2. If the object is deleted, unregister its handlers, also if it is paused.
+//! 3. If the object is paused, only write its condition `Paused`. Its handlers stay registered.
+//! 4. Discover and register the handlers. After a failure, earlier handlers stay registered.
 //!
-//! In the read-only mode, steps 3 and 4 register the handlers that the status has.
+//! The read-only mode replaces steps 3 and 4: it registers the handlers in the status, unless the
+//! status reports a pause.
 
 use super::{ExtensionConfig, client::RuntimeClient, discovered::Discoverer, read_only};
 use crate::cluster_api::ensure_paused;

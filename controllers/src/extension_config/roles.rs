@@ -5,10 +5,10 @@ use serde_json::Value;
 
 const GROUP: &str = "runtime.cluster.x-k8s.io";
 
-/// Returns the roles of the controller, for the Secrets of some namespaces or the whole cluster.
+/// Returns the roles of the controller.
 ///
-/// An empty `namespaces` means the whole cluster. `ExtensionConfig`s and Namespaces are
-/// cluster-scoped, so their `ClusterRole` is needed in both cases. Bind it with a
+/// `namespaces` limits the Secrets that it can read. Empty: all namespaces. `ExtensionConfig`s and
+/// Namespaces are cluster-scoped, so their `ClusterRole` is needed in both cases. Bind it with a
 /// `ClusterRoleBinding`.
 ///
 /// Create the `Role` for leader election in the namespace of the Lease. It is needed only if the

@@ -114,7 +114,7 @@ pub struct ExtensionHandler {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub timeout_seconds: Option<i32>,
-    /// What a failed call means. Default: `Fail`.
+    /// Meaning of a failed call. Default: `Fail`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_policy: Option<FailurePolicy>,
 }
@@ -132,7 +132,7 @@ pub struct HookReference {
     pub hook: String,
 }
 
-/// What a call that fails without an answer means.
+/// Meaning of a call that fails without a response.
 ///
 /// A response with the status `Failure` is an error with both policies.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

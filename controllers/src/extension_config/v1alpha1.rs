@@ -1,12 +1,12 @@
 //! API version `v1alpha1` of the kind `ExtensionConfig`, with conversions to and from `v1beta2`.
 //!
-//! It is deprecated in Cluster API and not served by the CRD of this package. Use the conversions in
-//! a conversion webhook, or to read manifests.
+//! It is deprecated in Cluster API, and the CRD of this package does not serve it. Use the
+//! conversions in a conversion webhook, or to read manifests.
 //!
 //! The two versions have the same spec. In the status, `v1alpha1` has the conditions of v1beta1 in
 //! `conditions` and those of v1beta2 in `v1beta2.conditions`. A conversion moves the conditions and
-//! never translates one format into the other. Empty texts, an empty Service and a time-out of 0
-//! become absent, because Cluster API does not distinguish them.
+//! never translates one format into the other. Empty texts, an empty Service and a timeout of 0
+//! become absent, because Cluster API treats them as absent.
 //!
 //! ```
 //! use steersman_controllers::extension_config::{ExtensionConfig, v1alpha1};

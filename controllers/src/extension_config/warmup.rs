@@ -1,9 +1,11 @@
 //! Fills the registry at the start.
 //!
-//! The warmup runs beside the controllers, once the process leads. Until it has completed, the
-//! registry is not ready: hooks cannot be called, and the controller does not reconcile.
+//! The warmup runs beside the controllers, after the process has become the leader. Until it has
+//! completed, the registry is not ready: hooks cannot be called, and the controller does not
+//! reconcile.
 //!
-//! Like Cluster API, it regards neither pauses nor deletions. The controller corrects that.
+//! As in Cluster API, it also discovers paused objects and objects that are being deleted. The
+//! controller unregisters the latter.
 
 use super::{
     ExtensionConfig,
@@ -24,9 +26,9 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-/// Wait between two attempts.
+/// Delay between two attempts.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// Time limit of all attempts, unless the options have another one.
+/// Default time limit of all attempts.
 const TIMEOUT: Duration = Duration::from_mins(1);
 /// Number of extensions that are called at the same time.
 pub(super) const MAX_CONCURRENT: usize = 100;
@@ -37,13 +39,13 @@ pub(super) struct Warmup {
     pub(super) options: Options,
 }
 
-/// Object that is ready to be registered, or the reason why not.
+/// Object that can be registered, or its name and the reason why it cannot.
 type Prepared = Result<ExtensionConfig, (String, anyhow::Error)>;
 
 impl Warmup {
     /// Runs the warmup as a task of a manager.
     pub(super) async fn run(self, cx: RunContext) -> Result<()> {
-        // Controllers start meanwhile.
+        // Controllers start without waiting for the warmup.
         cx.ready();
         select! {
             () = cx.stopped() => Ok(()),
@@ -99,10 +101,7 @@ impl Warmup {
                 }
                 Err((name, error)) => {
                     let error = format!("{error:#}");
-                    warn!(
-                        name,
-                        error, "extension not registered, left to the controller"
-                    );
+                    warn!(name, error, "extension not registered, controller retries");
                 }
             }
         }
@@ -136,7 +135,7 @@ impl Warmup {
             let result = result.map_err(|failed| failed.error);
             result.with_context(|| format!("failed to reconcile ExtensionConfig {name}"))
         };
-        // One object that cannot be registered must not keep the others out of the registry.
+        // Checks each object alone, because `warm_up` fails if one cannot be registered.
         let result = result.and_then(|config| {
             Registry::new().warm_up(std::slice::from_ref(&config))?;
             Ok(config)

@@ -32,7 +32,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// What a server answers to each request.
+/// Answer of a server to each request.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -158,7 +158,7 @@ impl Extension {
         self.ca_pem = authority.ca_pem();
         let certificate = ServingCertificate::pem(pair.certificate_pem, pair.key_pem);
         let address = self.address;
-        // A connection of another test can use the port for a moment.
+        // Retries, because a connection of another test can use the port for a short time.
         let running = eventually(async || {
             let extension = server::Extension::new(Catalog::cluster_api())
                 .on::<BeforeClusterCreate, _>("create", async |_, _| {
@@ -174,10 +174,10 @@ impl Extension {
     }
 }
 
-/// Server on loopback that answers every request with what the test has set.
+/// Server on loopback that gives every request the same [`Answer`].
 ///
-/// Use it for answers of an extension that does not work. Each start has a certificate of another
-/// CA.
+/// Use it for answers that a correct extension does not give. Each start has a certificate of
+/// another CA.
 pub(crate) struct FakeExtension {
     address: SocketAddr,
     ca_pem: String,
@@ -241,7 +241,7 @@ impl FakeExtension {
             while let Ok((stream, _)) = listener.accept().await {
                 let (acceptor, shared) = (acceptor.clone(), shared.clone());
                 connections.spawn(async move {
-                    // The client reports a broken connection.
+                    // Ignore errors, because the client reports a broken connection.
                     drop(answer(stream, acceptor, &shared).await);
                 });
             }
@@ -283,7 +283,7 @@ async fn answer(stream: TcpStream, acceptor: TlsAcceptor, shared: &Shared) -> an
     }
 }
 
-/// Reads a request whose length is in its head.
+/// Reads a request with `Content-Length`.
 async fn read_request(stream: &mut (impl AsyncReadExt + Unpin)) -> anyhow::Result<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

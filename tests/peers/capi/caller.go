@@ -38,7 +38,7 @@ type caller struct {
 	namespaces namespaces
 }
 
-// connect replaces the runtime client, whose registry is empty then. identity is a directory with
+// connect replaces the runtime client by one with an empty registry. identity is a directory with
 // tls.crt and tls.key. Empty: the client has no certificate.
 func (c *caller) connect(ctx context.Context, identity string) error {
 	options := internalclient.Options{

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/cluster-api/exp/runtime/server"
 )
 
-// portAttempts bounds how often another free port is tried, if another process takes the first.
+// portAttempts is the maximum number of ports to try, if other processes take the free ones.
 const portAttempts = 5
 
 // serveCommand describes an extension.

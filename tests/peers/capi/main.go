@@ -22,7 +22,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// maxLine is the largest command in bytes.
+// maxLine is the maximum length of a command in bytes.
 const maxLine = 64 << 20
 
 // command is a line of input. Op selects the fields that are used.
@@ -41,7 +41,7 @@ type answer struct {
 }
 
 func main() {
-	// The errors that tests cause are in answers.
+	// Discard the log, because answers contain the errors that tests cause.
 	log.SetOutput(io.Discard)
 	ctrl.SetLogger(logr.Discard())
 	if err := run(ctrl.SetupSignalHandler()); err != nil {

@@ -1,7 +1,8 @@
-//! Third part of the demonstration: the life of a Cluster with the objects of a provider.
+//! Third part of the demonstration: a Cluster with the objects of a provider.
 //!
-//! The infrastructure becomes ready, the Cluster is paused and unpaused, and its objects are deleted
-//! in order. Finalizers stand for the work of the provider, which the demonstration simulates.
+//! The infrastructure becomes ready, the Cluster is paused and unpaused, and its objects are
+//! deleted in order. The demonstration simulates the provider: it sets the status and removes
+//! finalizers.
 
 use super::{NAMESPACE, Scenario, object};
 use crate::stdout::print_line;
@@ -21,7 +22,7 @@ const FINALIZER: &str = "demo.steersman.dev/provider";
 /// Version of the kinds of the provider, which implements the contract of the same name.
 const VERSION: &str = "v1beta2";
 
-/// Kind of the provider.
+/// Kind of an object of the provider.
 #[derive(Clone, Copy)]
 struct Kind {
     group: &'static str,
@@ -211,7 +212,7 @@ impl Scenario {
         ))
     }
 
-    /// Creates a Machine of the Cluster, which keeps a finalizer of the provider.
+    /// Creates a Machine of the Cluster, with the finalizer of the provider.
     async fn create_machine(&self, cluster: &Cluster) -> Result<()> {
         let machine = json!({
             "metadata": {
@@ -227,7 +228,7 @@ impl Scenario {
         self.print(&format!("created Machine {NAMESPACE}/{NAME}"))
     }
 
-    /// Removes the finalizer of an object that is being deleted. `next` is not deleted before.
+    /// Removes the finalizer of an object. Fails if the deletion of `next` has already started.
     async fn finish(&self, kind: &GroupVersionKind, next: Kind) -> Result<()> {
         let live = self.client.live();
         let next = live.dynamic(&next.gvk()).get(&key()).await?;
@@ -241,7 +242,7 @@ impl Scenario {
         self.print(&format!("{} {NAMESPACE}/{NAME}: gone", kind.kind))
     }
 
-    /// Waits until a condition of the Cluster has this reason, and prints it.
+    /// Waits until a condition of the Cluster has a reason, and prints the condition.
     async fn until_reason(&self, type_: &str, reason: &str) -> Result<()> {
         let cluster = self.until(&self.clusters, NAME, |cluster| {
             condition(cluster, type_).is_some_and(|(_, it)| it == reason)

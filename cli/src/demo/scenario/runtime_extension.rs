@@ -1,7 +1,7 @@
 //! Last part of the demonstration: a runtime extension.
 //!
-//! Its handlers are discovered, its CA rotates, it stops and starts again. It is a real server,
-//! with TLS, in this process.
+//! Its handlers are discovered, its CA rotates, and it stops and starts again. It is a real server
+//! with TLS, in the process of the demonstration.
 
 use super::{NAMESPACE, Scenario, object};
 use crate::stdout::print_line;
@@ -27,7 +27,7 @@ use steersman_controllers::extension_config::{
 const NAME: &str = "quota";
 
 impl Scenario {
-    /// Returns the extension, which serves until it is dropped.
+    /// Runs this part. Returns the extension, which serves until it is dropped.
     pub(super) async fn run_extension(&self) -> Result<Running> {
         print_line(
             "\n           A runtime extension has a CA in a Secret, and its handlers are discovered",
@@ -40,7 +40,9 @@ impl Scenario {
             .await?;
         self.until_discovered(|_| true).await?;
 
-        print_line("\n           Its CA rotates, and it is discovered with the new one")?;
+        print_line(
+            "\n           The CA of the extension rotates, and the new one verifies its certificate",
+        )?;
         extension.stop().await;
         let second = Authority::generate()?;
         let extension = serve(&second, address).await?;
@@ -53,7 +55,7 @@ impl Scenario {
         .await?;
 
         print_line(
-            "\n           It stops, which a change of its ExtensionConfig shows, and comes back",
+            "\n           The extension stops, so its discovery fails, and then it starts again",
         )?;
         extension.stop().await;
         self.print("runtime extension stopped")?;
@@ -98,7 +100,7 @@ impl Scenario {
         self.print(&format!("{verb} Secret {key} with the CA of the extension"))
     }
 
-    /// Waits until the handlers are discovered, and prints them.
+    /// Waits until the handlers are discovered and `holds` is true, and prints the handlers.
     async fn until_discovered(&self, holds: impl Fn(&ExtensionConfig) -> bool) -> Result<()> {
         let config = self.until_condition("True", holds).await?;
         let handlers = config.status.iter().flat_map(|status| &status.handlers);
@@ -107,7 +109,7 @@ impl Scenario {
         self.print(&format!("ExtensionConfig {NAME}: handlers {names}"))
     }
 
-    /// Waits until the condition has this status for the current generation, and prints it.
+    /// Waits until the condition has a status for the current generation and `holds` is true.
     async fn until_condition(
         &self,
         status: &str,

@@ -23,9 +23,9 @@ pub struct SummaryOptions<'a> {
 pub struct SummaryReasons<'a> {
     /// Reason if a condition reports a problem. Default: `IssuesReported`.
     pub issue: &'a str,
-    /// Reason if no condition reports a problem, and one is unknown. Default: `UnknownReported`.
+    /// Reason if a condition is unknown and none reports a problem. Default: `UnknownReported`.
     pub unknown: &'a str,
-    /// Reason if all conditions are fine. Default: `InfoReported`.
+    /// Reason if no condition reports a problem or is unknown. Default: `InfoReported`.
     pub info: &'a str,
 }
 
@@ -39,7 +39,7 @@ impl Default for SummaryReasons<'_> {
     }
 }
 
-/// What a condition contributes. The lowest one determines the status of the summary.
+/// Priority of a condition in the summary. The lowest value determines the status.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Priority {
     Issue,
@@ -50,8 +50,9 @@ enum Priority {
 /// Returns a condition of type `target` that summarizes others; `None` if there are none.
 ///
 /// The status is False if one of them reports a problem, else Unknown if one of them is unknown,
-/// else True. The message has one entry for each condition that is not fine, or else for each that
-/// has a message, in the order of the types.
+/// else True. The message has an entry for each condition with a problem or an unknown status. If
+/// there are none, it has an entry for each condition with a message. The entries have the order
+/// of the types.
 ///
 /// ```
 /// use steersman::{conditions::{new, Status}, reconcile::Context};
@@ -99,7 +100,7 @@ pub fn summary(
     Some(conditions::new(target, status, reason, message, now))
 }
 
-/// Returns the condition of a type, or the one that stands for a missing condition.
+/// Returns the condition of a type. If it is missing, returns an unknown one or `None`.
 fn covered(
     conditions: &[Condition],
     type_: &str,
@@ -151,7 +152,7 @@ fn indented(message: &str) -> String {
     message.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns whether a text contains `*` before white space.
+/// Returns whether a text contains a bullet: `*` and white space.
 fn has_bullet(text: &str) -> bool {
     text.split('*')
         .skip(1)

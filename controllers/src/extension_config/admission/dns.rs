@@ -1,9 +1,9 @@
-//! DNS labels and subdomains, with the texts of Kubernetes.
+//! Validation of DNS labels and subdomains, with the error texts of Kubernetes.
 
 const MAX_LABEL: usize = 63;
 const MAX_SUBDOMAIN: usize = 253;
 
-/// Returns why a text is not a label of RFC 1123. Empty: it is one.
+/// Returns the reasons why a text is not a DNS label of RFC 1123. Empty: it is valid.
 pub(in crate::extension_config) fn label_1123(text: &str) -> Vec<String> {
     let mut errors = too_long(text, MAX_LABEL, "characters");
     if !is_label_1123(text) {
@@ -19,7 +19,7 @@ pub(in crate::extension_config) fn label_1123(text: &str) -> Vec<String> {
     errors
 }
 
-/// Returns why a text is not a label of RFC 1035, which starts with a letter.
+/// Returns the reasons why a text is not a DNS label of RFC 1035, which starts with a letter.
 pub(super) fn label_1035(text: &str) -> Vec<String> {
     let mut errors = too_long(text, MAX_LABEL, "characters");
     if !is_label_1123(text) || !text.starts_with(|c: char| c.is_ascii_lowercase()) {
@@ -34,7 +34,7 @@ pub(super) fn label_1035(text: &str) -> Vec<String> {
     errors
 }
 
-/// Returns why a text is not a subdomain of RFC 1123.
+/// Returns the reasons why a text is not a DNS subdomain of RFC 1123.
 pub(super) fn subdomain(text: &str) -> Vec<String> {
     let mut errors = too_long(text, MAX_SUBDOMAIN, "bytes");
     if !is_subdomain(text) {
@@ -49,7 +49,9 @@ pub(super) fn subdomain(text: &str) -> Vec<String> {
     errors
 }
 
-/// Returns an error if a text has more than `max` bytes. Kubernetes uses two names for the unit.
+/// Returns an error if a text has more than `max` bytes.
+///
+/// `unit` is the word in the error text: Kubernetes uses different ones.
 pub(super) fn too_long(text: &str, max: usize, unit: &str) -> Vec<String> {
     let error = (text.len() > max).then(|| format!("must be no more than {max} {unit}"));
     error.into_iter().collect()

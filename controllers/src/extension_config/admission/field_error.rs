@@ -1,16 +1,18 @@
-//! Errors of fields.
+//! Validation errors of fields, with the error texts of Kubernetes.
 
 use crate::{cluster_api::joined, extension_config::go::quoted};
 use std::fmt;
 
-/// Value of a field is not valid. Prints `<field>: <kind>: <value>: <detail>`, as Kubernetes does.
+/// Validation error of one field.
+///
+/// Prints `<field>: <kind>: <value>: <detail>`, as Kubernetes does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     /// Path of the field, such as `spec.clientConfig.url`.
     pub field: String,
     /// Category of the error.
     pub kind: FieldErrorKind,
-    /// Value of the field as it is printed, unless the error does not print it.
+    /// Text of the value in the error. `None`: the error does not print the value.
     pub value: Option<String>,
     /// Reason why the value is not valid.
     pub detail: String,
@@ -23,7 +25,7 @@ pub enum FieldErrorKind {
     Required,
     /// The value does not follow a rule.
     Invalid,
-    /// The field must not be set, because of other fields.
+    /// The field must not be set together with other fields.
     Forbidden,
 }
 
@@ -81,7 +83,7 @@ impl fmt::Display for FieldError {
 
 impl std::error::Error for FieldError {}
 
-/// An `ExtensionConfig` is not valid. Prints the errors of all fields.
+/// Validation error of an `ExtensionConfig`, with the errors of all fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
     name: String,

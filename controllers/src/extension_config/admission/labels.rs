@@ -1,10 +1,10 @@
-//! Keys and values of labels, with the texts of Kubernetes.
+//! Validation of label keys and values, with the error texts of Kubernetes.
 
 use super::dns;
 
 const MAX_LENGTH: usize = 63;
 
-/// Returns why a text is not the key of a label. Empty: it is one.
+/// Returns the reasons why a text is not a label key. Empty: it is valid.
 pub(in crate::extension_config) fn key(text: &str) -> Vec<String> {
     let parts: Vec<_> = text.split('/').collect();
     let mut errors = Vec::new();
@@ -37,7 +37,7 @@ pub(in crate::extension_config) fn key(text: &str) -> Vec<String> {
     errors
 }
 
-/// Returns why a text is not the value of a label. Empty: it is one.
+/// Returns the reasons why a text is not a label value. Empty: it is valid.
 pub(in crate::extension_config) fn value(text: &str) -> Vec<String> {
     let mut errors = dns::too_long(text, MAX_LENGTH, "bytes");
     if !text.is_empty() && !is_name(text) {

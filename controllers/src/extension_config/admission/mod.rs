@@ -1,14 +1,15 @@
-//! Admission rules of the kind `ExtensionConfig`, with the texts of Cluster API.
+//! Admission rules of the kind `ExtensionConfig`, with the error texts of Cluster API.
 //!
-//! The reconciler uses them where no webhook does. The errors of an object always have the same
-//! order and text, so that they can be written to a condition.
+//! Use them in a webhook. The reconciler checks them too, because the cluster may have no webhook.
+//! The errors of an object always have the same order and text, so the reconciler can write them to
+//! a condition.
 //!
 //! | file | content |
 //! |---|---|
 //! | `mod.rs` | [`validate`] and [`default`] |
 //! | `field_error.rs` | [`FieldError`] and [`Invalid`] |
 //! | `dns.rs` | DNS labels and subdomains |
-//! | `labels.rs` | keys and values of labels |
+//! | `labels.rs` | label keys and values |
 //! | `request_uri.rs` | URLs and absolute paths |
 
 pub(super) mod dns;
@@ -26,7 +27,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Port of a Service that does not have one.
+/// Port of a `ServiceReference` without `port`.
 pub const DEFAULT_PORT: i32 = 443;
 
 /// Checks an `ExtensionConfig` that is created or updated.
@@ -72,7 +73,7 @@ pub fn default(config: &mut ExtensionConfig) {
     }
 }
 
-/// Returns whether any field is set. Cluster API does not distinguish an empty Service from none.
+/// Returns whether any field is set. Cluster API treats an empty Service as absent.
 fn is_defined(service: &ServiceReference) -> bool {
     *service != ServiceReference::default()
 }
@@ -162,7 +163,7 @@ fn namespace_selector(selector: Option<&LabelSelector>, errors: &mut Vec<FieldEr
     }
 }
 
-/// [`LabelSelector`] as Go writes it: in another order of fields, and without empty lists.
+/// [`LabelSelector`] with the JSON of Go: another order of fields, and no empty lists.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PrintedSelector<'a> {

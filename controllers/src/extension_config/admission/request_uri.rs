@@ -1,9 +1,9 @@
-//! URLs and absolute paths, accepted and rejected as by Go's `url.ParseRequestURI`.
+//! Validation of URLs and absolute paths, equal to Go's `url.ParseRequestURI`.
 
 use crate::extension_config::go::quoted;
 use std::net::IpAddr;
 
-/// A text is neither a URL nor an absolute path. Prints what Go prints.
+/// Error of a text that is neither a URL nor an absolute path. Its text is that of Go.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("parse {}: {reason}", quoted(text))]
 pub(super) struct UriError {
@@ -11,7 +11,7 @@ pub(super) struct UriError {
     reason: String,
 }
 
-/// Returns the scheme of a URL, or an empty text for an absolute path.
+/// Checks a text. Returns the scheme of a URL, or an empty text for an absolute path.
 pub(super) fn scheme(text: &str) -> Result<&str, UriError> {
     checked_scheme(text).map_err(|reason| UriError {
         text: text.into(),

@@ -1,4 +1,4 @@
-//! Traits of hooks and their types.
+//! Traits of hooks, requests and responses.
 
 use super::hooks::{HOOKS_GROUP, HOOKS_VERSION, ResponseStatus};
 use serde::{Serialize, de::DeserializeOwned};

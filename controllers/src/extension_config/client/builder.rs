@@ -68,7 +68,7 @@ impl RuntimeClientBuilder {
         self
     }
 
-    /// Sets the metrics. Default: metrics that no page has.
+    /// Sets the metrics. Default: metrics that no page exports.
     pub fn metrics(mut self, metrics: RuntimeSdkMetrics) -> Self {
         self.metrics = metrics;
         self
@@ -76,7 +76,7 @@ impl RuntimeClientBuilder {
 
     /// Creates the client. It opens no connection and starts no task.
     ///
-    /// Errors: if the files of the client certificate cannot be used.
+    /// Errors: the files of the client certificate cannot be used.
     pub fn build(self) -> Result<RuntimeClient, TlsError> {
         let certificate = self.client_certificate.map(CertificateWatcher::new);
         let inner = Inner {

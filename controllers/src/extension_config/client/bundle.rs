@@ -16,9 +16,9 @@ use std::sync::Arc;
 
 /// Verifies servers with the certificates of a bundle.
 ///
-/// It differs from the verifier of rustls in one case: the server's own certificate is in the
-/// bundle, and is marked as that of a CA. `openssl req -x509` creates such certificates. Go accepts
-/// them, and rustls does not.
+/// It differs from the verifier of rustls in one case: the bundle contains the server's own
+/// certificate, and that certificate is marked as a CA. `openssl req -x509` creates such
+/// certificates. Go accepts them, and rustls does not.
 #[derive(Debug)]
 pub(super) struct BundleVerifier {
     webpki: Arc<WebPkiServerVerifier>,
@@ -90,9 +90,9 @@ impl ServerCertVerifier for BundleVerifier {
     }
 }
 
-/// Returns whether a certificate was rejected only because it is that of a CA.
+/// Returns whether a certificate was rejected only because it is marked as a CA.
 ///
-/// webpki checks this after the validity of the certificate.
+/// webpki checks this mark after the validity of the certificate.
 fn is_ca(error: &Error) -> bool {
     let Error::InvalidCertificate(CertificateError::Other(other)) = error else {
         return false;

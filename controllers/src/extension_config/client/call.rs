@@ -18,17 +18,17 @@ use steersman::object::ObjectKey;
 impl RuntimeClient {
     /// Calls a handler by its registered name, `<handler>.<ExtensionConfig>`.
     ///
-    /// Use it for hooks that name one handler, such as those of a `ClusterClass`. `for_object` is
-    /// the object that the hook is called for: its namespace must be selected. The handler gets the
-    /// settings of its `ExtensionConfig`, overridden by those of the request. Its time limit
-    /// includes opening a connection.
+    /// Use it for hooks whose caller names the handler, such as the hooks of a `ClusterClass`.
+    /// `for_object` is the object that the hook is called for. The handler must select its
+    /// namespace. The request gets the settings of the `ExtensionConfig`, overridden by its own
+    /// settings. The time limit of the handler includes opening a connection.
     ///
     /// With the failure policy `Ignore`, a failure of the HTTP step becomes a successful response
     /// without a message. A response with the status `Failure` or an unknown one is an error with
     /// both policies.
     ///
-    /// A request is sent a second time if the server closes an idle connection, so handlers must be
-    /// idempotent.
+    /// The client repeats a request if the server closes an idle connection. Handlers must
+    /// therefore be idempotent.
     ///
     /// Cancel safety: dropping the future closes the connection.
     pub async fn call_extension<H: Hook>(
@@ -119,7 +119,7 @@ impl RuntimeClient {
     }
 }
 
-/// Adds settings to a request. Those of the request have precedence.
+/// Adds settings to a request. The request's own settings have precedence.
 fn with_settings<'a, R: Request>(
     request: &'a R,
     settings: &BTreeMap<String, String>,

@@ -14,13 +14,15 @@ use std::sync::Arc;
 use steersman::object::ObjectKey;
 
 impl RuntimeClient {
-    /// Calls all handlers of a hook that are for the namespace of `for_object`, one after another
-    /// in the order of their registered names.
+    /// Calls all handlers of a hook that select the namespace of `for_object`.
     ///
-    /// Use it for lifecycle hooks. The first error stops the calls, as in
-    /// [`call_extension`](Self::call_extension). The returned response has the status `Success`, the
-    /// messages that are not empty, joined by `, `, and the lowest `retryAfterSeconds` that is not
-    /// 0. Its other fields have their defaults. Without handlers it is successful.
+    /// Use it for lifecycle hooks. Handlers are called one after another, in the order of
+    /// their registered names. The first error of a handler, as in
+    /// [`call_extension`](Self::call_extension), stops the calls.
+    ///
+    /// The returned response has the status `Success`, the messages that are not empty, joined by
+    /// `, `, and the lowest `retryAfterSeconds` that is not 0. Other fields have their defaults.
+    /// If the hook has no handlers, the response is successful.
     ///
     /// Cancel safety: dropping the future closes the connection. Later handlers are not called.
     pub async fn call_all_extensions<H: Hook>(
@@ -108,7 +110,7 @@ impl RuntimeClient {
     }
 }
 
-/// Returns the lower of two numbers, where 0 is no number.
+/// Returns the lower of two numbers. 0 means that a number is not set.
 fn lowest_non_zero(one: i32, other: i32) -> i32 {
     match (one, other) {
         (0, number) | (number, 0) => number,

@@ -39,8 +39,9 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 /// Time after which an idle connection is closed.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A connection was closed. All ways of closing it have this text, so that repeated failures of the
-/// same kind do not differ.
+/// Error text for every way in which a server can close a connection.
+///
+/// The error of the connection depends on timing. One text keeps repeated failures equal.
 const CLOSED: &str = "the server closed the connection before the response was complete";
 
 /// Connection that sends one request at a time.
@@ -60,7 +61,7 @@ enum Usage {
     Closed,
 }
 
-/// A request failed on a connection.
+/// Error of a request on a connection.
 pub(super) struct SendError {
     pub(super) cause: String,
     /// Whether the connection was closed before the server sent a byte of the response.
@@ -68,7 +69,9 @@ pub(super) struct SendError {
 }
 
 impl Connection {
-    /// Opens a connection. Errors are texts without ephemeral ports.
+    /// Opens a connection.
+    ///
+    /// Errors: a text without ephemeral ports, so that repeated failures have equal texts.
     pub(super) async fn open(
         url: &ExtensionUrl,
         tls: Arc<ClientConfig>,
@@ -87,7 +90,7 @@ impl Connection {
         };
         let stream =
             stream.map_err(|error| format!("cannot connect to {}: {error}", url.authority()))?;
-        // Requests are written at once. Without this, the end of a body can wait for the server.
+        // Without `TCP_NODELAY`, the last part of a body can wait for an acknowledgement.
         let _ = stream.set_nodelay(true);
         let stream = TlsConnector::from(tls).connect(name, stream).await;
         let stream = stream.map_err(|error| {
@@ -104,7 +107,7 @@ impl Connection {
 
     async fn start(stream: TlsStream<TcpStream>) -> Result<Self, String> {
         let received = Arc::new(AtomicU64::new(0));
-        let stream = Counted {
+        let stream = CountingStream {
             stream,
             received: received.clone(),
         };
@@ -155,12 +158,12 @@ impl Drop for Connection {
     }
 }
 
-/// Connection without a request.
+/// Connection that waits for its next request.
 #[derive(Debug)]
 pub(super) struct IdleConnection(Connection);
 
 impl IdleConnection {
-    /// Returns whether the connection is not known to be closed.
+    /// Returns whether the connection is open, as far as the client knows.
     pub(super) fn is_open(&self) -> bool {
         !self.0.sender.is_closed() && *self.0.usage.lock() != Usage::Closed
     }
@@ -234,12 +237,12 @@ fn is_closed(error: &io::Error) -> bool {
 }
 
 /// Stream that counts the bytes that are read from it.
-struct Counted<S> {
+struct CountingStream<S> {
     stream: S,
     received: Arc<AtomicU64>,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for CountingStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -253,7 +256,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for CountingStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

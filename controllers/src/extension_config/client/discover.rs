@@ -21,29 +21,28 @@ use std::{collections::HashSet, time::Duration};
 /// Time limit of a discovery.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time limit in seconds of a handler that does not state one.
+/// Time limit in seconds of a handler without `timeoutSeconds`.
 const DEFAULT_TIMEOUT_SECONDS: i32 = 10;
 
 /// Maximum time limit in seconds of a handler.
 const MAX_TIMEOUT_SECONDS: i32 = 30;
 
-/// Maximum number of handlers, which is that of the status.
+/// Maximum number of handlers, as in the CRD for the status.
 const MAX_HANDLERS: usize = 512;
 
 /// Maximum number of problems in an error.
 const MAX_PROBLEMS: usize = 16;
 
 impl RuntimeClient {
-    /// Asks an extension server for its handlers.
+    /// Discovers the handlers of an extension server.
     ///
     /// Returns the handlers for the status of the `ExtensionConfig`, in the order of the response,
-    /// with their registered names. The registry is not changed. The time limit is 10 s.
+    /// with their registered names. Does not change the registry. The time limit is 10 s.
     ///
     /// Cancel safety: dropping the future closes the connection.
     ///
-    /// Errors: if there is no response, or if the response is not valid. One invalid handler
-    /// makes the whole response invalid. The text is the same for the same failure, and does not
-    /// contain more than the start of what the server sent.
+    /// Errors: there is no response, or the response is not valid. One invalid handler makes the
+    /// whole response invalid. Equal failures have equal texts. A text from the server is cut.
     pub async fn discover(
         &self,
         config: &ExtensionConfig,
@@ -84,7 +83,9 @@ impl RuntimeClient {
     }
 }
 
-/// Sets defaults and returns the handlers, or all problems.
+/// Sets defaults and returns the handlers.
+///
+/// Errors: a text for each problem, at most [`MAX_PROBLEMS`] and the number of further problems.
 fn validate(
     catalog: &Catalog,
     handlers: Vec<DiscoveryHandler>,
@@ -117,7 +118,7 @@ fn validate(
     Err(problems)
 }
 
-/// Returns the handler for the status. If it is not valid, adds its problems.
+/// Returns the handler for the status. If it is not valid, adds its problems and returns `None`.
 fn validate_handler(
     catalog: &Catalog,
     handler: DiscoveryHandler,
@@ -166,7 +167,7 @@ fn validate_handler(
     (problems.len() == before).then_some(ExtensionHandler {
         name,
         request_hook,
-        // 0 is accepted and means the default. The status does not have it.
+        // 0 means the default. The CRD does not allow 0 in the status.
         timeout_seconds: Some(timeout).filter(|&timeout| timeout > 0),
         failure_policy: Some(failure_policy),
     })

@@ -1,7 +1,7 @@
 //! Errors of the runtime client, with the texts of Cluster API.
 //!
-//! The texts become messages of conditions. They are equal for equal failures, and texts of an
-//! extension server in them are bounded.
+//! The texts become messages of conditions. Equal failures have equal texts. Texts from an
+//! extension server are cut.
 
 use super::{TlsConfigError, UrlError};
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 use std::time::Duration;
 use steersman::{client, object::ObjectKey};
 
-/// The registry of a runtime client cannot be changed.
+/// Error of registering or unregistering an `ExtensionConfig`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -36,7 +36,7 @@ pub enum ClientError {
     },
 }
 
-/// A request cannot be made. Failure policies have no effect on it.
+/// Error before a request is sent. Failure policies do not apply to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
@@ -46,7 +46,7 @@ pub enum SetupError {
     /// The `clientConfig` has no valid CA certificates.
     #[error("failed to get http client: {0}")]
     Tls(#[from] TlsConfigError),
-    /// The request has no JSON form.
+    /// The request cannot be encoded as JSON.
     #[error("http call failed: failed to marshall request object: {0}")]
     Encode(String),
     /// The request is larger than extension servers accept.
@@ -59,9 +59,9 @@ pub enum SetupError {
     },
 }
 
-/// The HTTP step of a call failed: there is no valid response.
+/// Error of the HTTP step of a call: there is no valid response.
 ///
-/// These errors, and no others, are ignored with the failure policy `Ignore`.
+/// The failure policy `Ignore` ignores only these errors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpError {
@@ -97,7 +97,7 @@ pub enum HttpError {
         /// Status code.
         code: u16,
     },
-    /// The body of the response is too large, not complete, or not a response of the hook.
+    /// The body is too large, not complete, or not a response of the hook.
     #[error("http call failed: failed to decode response: {cause}")]
     Decode {
         /// Cause of the failure.
@@ -105,7 +105,7 @@ pub enum HttpError {
     },
 }
 
-/// A response without the status `Success`. Failure policies have no effect on it.
+/// Error of a response without the status `Success`. Failure policies do not apply to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResponseError {
@@ -125,7 +125,7 @@ pub enum ResponseError {
     },
 }
 
-/// The handlers of an extension server cannot be discovered.
+/// Error of the discovery of an extension server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed to discover extension {extension:?}: {reason}")]
 pub struct DiscoveryError {
@@ -153,7 +153,7 @@ pub enum DiscoveryFailure {
     Invalid(Vec<String>),
 }
 
-/// A call of one handler or of all handlers of a hook failed.
+/// Error of a call of one handler, or of all handlers of a hook.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
@@ -202,7 +202,7 @@ pub enum CallFailure {
     /// The labels of the namespace are not known.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
-    /// The handler is not for objects in this namespace.
+    /// The handler does not select the namespace of the object.
     #[error("namespaceSelector did not match object {0}")]
     NotSelected(ObjectKey),
     /// The request cannot be made.
@@ -229,18 +229,18 @@ pub enum ListFailure {
     /// The labels of the namespace are not known.
     #[error("failed to get extension handler {handler:?}: {error}")]
     Namespace {
-        /// Name of the first handler that is only for some namespaces.
+        /// Name of the first handler whose selector needs the labels of the Namespace.
         handler: String,
         /// Error of the read.
         error: NamespaceError,
     },
 }
 
-/// A Namespace cannot be matched with a selector.
+/// Error of matching a Namespace with a selector.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to match namespace: failed to get namespace {namespace}: {reason}")]
 pub struct NamespaceError {
-    /// Name of the Namespace, empty for an object of the cluster.
+    /// Name of the Namespace. Empty for a cluster-scoped object.
     pub namespace: String,
     /// Reason of the failure.
     pub reason: NamespaceFailure,
@@ -274,7 +274,7 @@ impl CallError {
         }
     }
 
-    /// Returns the response without the status `Success`; `None` if there was no such response.
+    /// Returns the error of the response status; `None` if something else failed.
     pub fn response_error(&self) -> Option<&ResponseError> {
         match self {
             Self::Handler {

@@ -27,7 +27,7 @@ pub(super) struct Target<'a> {
     pub(super) timeout: Duration,
 }
 
-/// A typed call failed.
+/// Error of a typed call.
 pub(super) enum ExchangeError {
     Setup(SetupError),
     Http(HttpError),
@@ -39,7 +39,7 @@ impl From<SetupError> for ExchangeError {
     }
 }
 
-/// Request as on the wire.
+/// Request with `apiVersion` and `kind`, as it is sent.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Envelope<'a, R> {
@@ -49,7 +49,7 @@ struct Envelope<'a, R> {
     request: &'a R,
 }
 
-/// Kind of a response, if it has one.
+/// Decodes only the `kind` of a response, which is optional.
 #[derive(Default, Deserialize)]
 struct ResponseKind {
     #[serde(default)]
@@ -120,12 +120,12 @@ fn encode<R: Serialize>(hook: &GroupVersionHook, request: &R) -> Result<Bytes, S
 /// Unknown fields are ignored. A response without `kind` is accepted, because Cluster API does not
 /// require one, but the response of another hook is not.
 fn decode<R: DeserializeOwned>(body: &[u8], hook: &str) -> Result<R, String> {
-    // Otherwise an array would be decoded as the fields of the response.
+    // serde would decode an array as the fields of the response.
     let start = body.trim_ascii_start().first();
     if start.is_some_and(|&byte| byte != b'{') {
         return Err("the body is not a JSON object".into());
     }
-    let kind: ResponseKind = first(body)?;
+    let kind: ResponseKind = decode_first(body)?;
     let expected = format!("{hook}Response");
     match kind.kind.filter(|kind| !kind.is_empty()) {
         Some(kind) if kind != expected => {
@@ -135,20 +135,20 @@ fn decode<R: DeserializeOwned>(body: &[u8], hook: &str) -> Result<R, String> {
         }
         _ => {}
     }
-    match first(body) {
+    match decode_first(body) {
         Ok(response) => Ok(response),
         Err(error) => decode_without_nulls(body).ok_or(error),
     }
 }
 
-/// Decodes a response whose fields can be `null`, which is an absent slice or map in Go.
+/// Decodes a response after removing fields that are `null`, as Go writes absent slices and maps.
 fn decode_without_nulls<R: DeserializeOwned>(body: &[u8]) -> Option<R> {
-    let mut value: Value = first(body).ok()?;
+    let mut value: Value = decode_first(body).ok()?;
     value.as_object_mut()?.retain(|_, field| !field.is_null());
     serde_json::from_value(value).ok()
 }
 
-fn first<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
+fn decode_first<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
     T::deserialize(&mut Deserializer::from_slice(body)).map_err(|error| error.to_string())
 }
 

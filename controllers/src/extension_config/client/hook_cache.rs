@@ -1,4 +1,4 @@
-//! Hooks that asked to be called again later, per object.
+//! Cache of hooks that delay an operation, per object.
 
 use super::ttl_map::TtlMap;
 use crate::extension_config::catalog::{Hook, Response, hooks::ResponseStatus};
@@ -13,10 +13,11 @@ const TTL: Duration = Duration::from_hours(24);
 /// Maximum number of entries.
 const CAPACITY: usize = 10_000;
 
-/// Remembers until when a blocking hook need not be called again for an object.
+/// Cache of the times before which a blocking hook need not be called again for an object.
 ///
-/// Use it in a reconciler that calls a hook whose response has `retryAfterSeconds`. Events can
-/// reconcile the object much earlier. Clones share the entries. An entry lives for at most 24 hours.
+/// Use it in a reconciler that calls hooks whose responses have `retryAfterSeconds`. An event can
+/// cause a reconcile much earlier, which must not call the hook. Clones share the entries. An entry
+/// lives for at most 24 hours.
 ///
 /// ```
 /// # use steersman_controllers::extension_config::{
@@ -47,10 +48,10 @@ struct Retry {
     message: String,
 }
 
-/// Hook that need not be called yet.
+/// Answer for a hook that need not be called yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockedHook<R> {
-    /// Time until the hook is to be called.
+    /// Delay after which the hook must be called.
     pub requeue_after: Duration,
     /// Successful response with the recorded message, and with the remaining time as
     /// `retryAfterSeconds`, which is at least 1.
@@ -86,7 +87,7 @@ impl HookCache {
         }
     }
 
-    /// Returns what the hook answered if it is not to be called yet; `None` if it is.
+    /// Returns the recorded response; `None` if the hook must be called now.
     pub fn blocked<H: Hook>(&self, object: &ObjectKey) -> Option<BlockedHook<H::Response>> {
         let entries = self.0.lock();
         let retry = entries.get(&(H::NAME, object.clone()))?;
@@ -96,7 +97,7 @@ impl HookCache {
         }
         let mut response = H::Response::default();
         response.set_status(ResponseStatus::Success, retry.message.clone());
-        // At most a day, which is the lifetime of an entry, or the seconds of an `i32`.
+        // The lifetime of an entry bounds the delay to a day.
         response.set_retry_after_seconds((remaining.as_secs_f64().round() as i32).max(1));
         Some(BlockedHook {
             requeue_after: remaining,

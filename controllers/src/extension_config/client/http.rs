@@ -16,7 +16,7 @@ use hyper::body::{Body, Incoming};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Maximum size of the body of a request or a response, which is that of Cluster API.
+/// Maximum size of the body of a request or response, as in Cluster API.
 pub(super) const MAX_BODY: usize = 20 << 20;
 
 /// Bytes of the body of an error response that are kept.
@@ -32,7 +32,7 @@ pub(super) struct Post<'a> {
     pub(super) body: Bytes,
 }
 
-/// The body of a response cannot be read.
+/// Error of reading the body of a response.
 enum BodyError {
     TooLarge,
     Failed(String),
@@ -75,7 +75,7 @@ impl Post<'_> {
         let code = status.as_u16();
         match read_body(body, MAX_ERROR_BODY).await {
             Ok(body) => {
-                // A connection that was upgraded is no longer one of HTTP.
+                // After status 101, the connection has another protocol than HTTP.
                 if !status.is_informational() {
                     self.host.put(connection);
                 }
@@ -137,7 +137,7 @@ async fn read_body(mut body: Incoming, keep: usize) -> Result<Bytes, BodyError> 
     let mut length = 0;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| BodyError::Failed(connection::describe(&error)))?;
-        // Trailers have no meaning here.
+        // Ignore trailers.
         let Ok(data) = frame.into_data() else {
             continue;
         };

@@ -14,7 +14,7 @@ use prometheus_client::{
 };
 use tokio::time::Instant;
 
-/// Bounds of the buckets in seconds.
+/// Upper bounds of the duration buckets, in seconds.
 const BUCKETS: [f64; 23] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0,
     10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
@@ -27,8 +27,8 @@ const BUCKETS: [f64; 23] = [
 /// | `capi_runtime_sdk_requests_total` | `code`, `host`, `group`, `version`, `hook`, `status` |
 /// | `capi_runtime_sdk_request_duration_seconds` | `host`, `group`, `version`, `hook` |
 ///
-/// `code` is `<error>` if there is no response. `status` is `Unknown` if the response has none, or
-/// another one than `Success` and `Failure`.
+/// `code` is `<error>` if there is no response. `status` is `Unknown` if the status of the response
+/// is neither `Success` nor `Failure`.
 #[derive(Clone, Debug)]
 pub struct RuntimeSdkMetrics {
     requests: Family<RequestLabels, Counter>,
@@ -74,7 +74,7 @@ impl Default for RuntimeSdkMetrics {
 impl RuntimeSdkMetrics {
     /// Creates the metrics and registers them.
     ///
-    /// Pass it to `metrics` of a manager, whose page then has them.
+    /// To export them on the page of a manager, pass this function to `metrics` of its builder.
     pub fn register(registry: &mut Registry) -> Self {
         let this = Self::default();
         // The page adds the suffix `_total`.
@@ -117,7 +117,7 @@ pub(super) struct Observation<'a> {
 }
 
 impl Observation<'_> {
-    /// Records that a request is sent, or that a connection for it is opened.
+    /// Records that the request begins, with the opening of a connection if it needs one.
     pub(super) fn sent(&mut self) {
         self.sent = true;
     }
@@ -132,7 +132,7 @@ impl Observation<'_> {
         self.status = match status {
             ResponseStatus::Success => "Success",
             ResponseStatus::Failure => "Failure",
-            // An extension server must not create an unlimited number of label values.
+            // Bounds the number of label values, because an extension server can send any status.
             ResponseStatus::Other(_) | ResponseStatus::Missing => "Unknown",
         };
     }
@@ -146,7 +146,7 @@ impl Drop for Observation<'_> {
             hook,
         } = self.hook.clone();
         let host = self.host.clone();
-        let took = self.started.elapsed();
+        let elapsed = self.started.elapsed();
         let labels = HookLabels {
             host,
             group,
@@ -154,7 +154,7 @@ impl Drop for Observation<'_> {
             hook,
         };
         let duration = self.metrics.duration.get_or_create(&labels);
-        duration.observe(took.as_secs_f64());
+        duration.observe(elapsed.as_secs_f64());
         if !self.sent {
             return;
         }

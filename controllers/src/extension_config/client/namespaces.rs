@@ -1,4 +1,4 @@
-//! Labels of the namespace of an object, read at most once for a call.
+//! Namespace of the object that a hook is called for, read at most once per call.
 
 use super::error::{NamespaceError, NamespaceFailure};
 use crate::extension_config::registry::NamespaceSelector;
@@ -9,7 +9,7 @@ use steersman::prelude::*;
 
 static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
 
-/// Namespace of an object that hooks are called for.
+/// Namespace of the object that a hook is called for.
 pub(super) struct ObjectNamespace<'a> {
     client: &'a Client,
     name: Option<&'a str>,

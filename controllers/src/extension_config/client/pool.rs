@@ -26,7 +26,7 @@ pub(super) struct Pool {
 
 #[derive(Default)]
 struct Hosts {
-    /// Client certificate of all configurations.
+    /// Client certificate of all hosts in the map.
     client_certificate: Option<Arc<CertifiedKey>>,
     by_key: HashMap<HostKey, Arc<Host>>,
 }
@@ -35,7 +35,7 @@ struct Hosts {
 struct HostKey {
     host: String,
     port: u16,
-    /// Services are resolved in another way than the hosts of URLs.
+    /// Whether the host is a Service, which the resolver maps to an address.
     is_service: bool,
     ca_bundle: Vec<u8>,
 }
@@ -44,7 +44,7 @@ struct HostKey {
 pub(super) struct Host {
     pub(super) tls: Arc<ClientConfig>,
     idle: Mutex<Option<IdleConnection>>,
-    used: Mutex<Instant>,
+    last_used: Mutex<Instant>,
 }
 
 impl Pool {
@@ -62,7 +62,7 @@ impl Pool {
 
     /// Returns the host of `url` with its TLS configuration.
     ///
-    /// After the client certificate has changed, all hosts are new ones, without connections.
+    /// A change of the client certificate removes all hosts, with their idle connections.
     pub(super) async fn host(
         &self,
         url: &ExtensionUrl,
@@ -82,7 +82,7 @@ impl Pool {
         let host = Arc::new(Host {
             tls,
             idle: Mutex::default(),
-            used: Mutex::new(Instant::now()),
+            last_used: Mutex::new(Instant::now()),
         });
         Ok(self.hosts.lock().insert(key, host, certificate.as_ref()))
     }
@@ -99,7 +99,7 @@ impl Hosts {
             self.client_certificate = certificate.cloned();
         }
         let host = self.by_key.get(key)?;
-        *host.used.lock() = Instant::now();
+        *host.last_used.lock() = Instant::now();
         Some(host.clone())
     }
 
@@ -111,14 +111,17 @@ impl Hosts {
         certificate: Option<&Arc<CertifiedKey>>,
     ) -> Arc<Host> {
         if !self.has(certificate) {
-            // Changed while the configuration was created. The host serves this call only.
+            // The client certificate has changed meanwhile. Use this host for one call only.
             return host;
         }
         if let Some(known) = self.by_key.get(&key) {
             return known.clone();
         }
         if self.by_key.len() >= MAX_HOSTS {
-            let oldest = self.by_key.iter().min_by_key(|(_, host)| *host.used.lock());
+            let oldest = self
+                .by_key
+                .iter()
+                .min_by_key(|(_, host)| *host.last_used.lock());
             if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
                 self.by_key.remove(&oldest);
             }
@@ -142,7 +145,7 @@ impl Host {
         self.idle.lock().take()?.reuse()
     }
 
-    /// Keeps a connection for the next call. It is closed if there is one already.
+    /// Keeps a connection for the next call. Closes it if the host has another open one.
     pub(super) fn put(&self, connection: Connection) {
         let connection = connection.release();
         let mut idle = self.idle.lock();

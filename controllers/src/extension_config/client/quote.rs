@@ -1,4 +1,4 @@
-//! Texts of an extension server in error messages: quoted as Go does, and bounded.
+//! Quotes and cuts texts from an extension server for error messages.
 
 use crate::extension_config::go::quoted;
 

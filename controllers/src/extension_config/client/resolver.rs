@@ -1,4 +1,4 @@
-//! Addresses of the Services of extension servers.
+//! Resolution of the Services of extension servers to addresses.
 
 use crate::extension_config::ServiceReference;
 use std::{fmt, future::ready, net::SocketAddr, pin::Pin, sync::Arc};
@@ -8,9 +8,9 @@ pub type Resolution<'a> = Pin<Box<dyn Future<Output = Option<SocketAddr>> + Send
 
 /// Resolves the Service of an extension server to an address.
 ///
-/// Use it outside of a cluster, where the names of Services do not resolve. Functions from a Service
-/// and a port to an address are resolvers. The TLS certificate is verified with the name
-/// of the Service, whatever its address.
+/// Use it outside of a cluster, where the names of Services do not resolve. A function from a
+/// Service and a port to an address is a resolver. The certificate of the server is always verified
+/// with the name of the Service.
 pub trait Resolver: Send + Sync + 'static {
     /// Returns the address of a port of a Service; `None` to use DNS.
     fn resolve<'a>(&'a self, service: &'a ServiceReference, port: u16) -> Resolution<'a>;
@@ -25,7 +25,7 @@ where
     }
 }
 
-/// Resolver that a client was built with; without one, DNS is used.
+/// Resolver of a client. `None`: DNS.
 #[derive(Clone, Default)]
 pub(super) struct SharedResolver(pub(super) Option<Arc<dyn Resolver>>);
 

@@ -1,4 +1,4 @@
-//! Cache of responses, by keys of the caller.
+//! Cache of responses, with keys that the caller computes.
 
 use super::ttl_map::TtlMap;
 use crate::extension_config::{catalog::Hook, registry::Registration};
@@ -24,7 +24,7 @@ impl<H: Hook> Clone for ResponseCache<H> {
 }
 
 impl<H: Hook> Default for ResponseCache<H> {
-    /// Responses are kept for 10 minutes, and at most 1,000.
+    /// Creates a cache that keeps at most 1,000 responses, each for 10 minutes.
     fn default() -> Self {
         Self::new(TTL, CAPACITY)
     }
@@ -41,7 +41,7 @@ impl<H: Hook> ResponseCache<H> {
         self.0.lock().len()
     }
 
-    /// Returns whether there is no response that is not expired.
+    /// Returns whether all responses are expired or removed.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -93,9 +93,10 @@ impl<H: Hook> fmt::Debug for CallOptions<H> {
 impl<H: Hook> CallOptions<H> {
     /// Returns options with a cache.
     ///
-    /// `key` returns the key of a call from the registered name of the handler, the resource version
-    /// of its `ExtensionConfig`, and the request with all settings. A response with the status
-    /// `Success` is stored. A failure that the failure policy ignores is not.
+    /// `key` computes the key of a call. Its arguments are the registered name of the handler, the
+    /// resource version of its `ExtensionConfig`, and the request with all settings. The cache
+    /// stores responses with the status `Success`, but not failures that the failure policy
+    /// ignores.
     #[must_use]
     pub fn cached(
         cache: &ResponseCache<H>,
@@ -106,7 +107,7 @@ impl<H: Hook> CallOptions<H> {
         }
     }
 
-    /// Returns the place of a call in the cache; `None` without a cache.
+    /// Returns the cache entry of a call, which can be empty; `None` without a cache.
     pub(super) fn lookup(
         &self,
         registration: &Registration,
@@ -125,7 +126,7 @@ impl<H: Hook> CallOptions<H> {
     }
 }
 
-/// Place of a call in a cache.
+/// Cache entry of one call. It is empty until a response is stored.
 pub(super) struct CacheEntry<'a, H: Hook> {
     cache: &'a ResponseCache<H>,
     key: String,

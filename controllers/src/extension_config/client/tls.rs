@@ -10,12 +10,12 @@ use rustls::{
 use std::{io, sync::Arc};
 use tokio::{sync::OnceCell, task::spawn_blocking};
 
-/// No TLS configuration can be made of a `caBundle`.
+/// Error of creating a TLS configuration from a `caBundle`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed to create tls config: unable to load root certificates: {reason}")]
 #[non_exhaustive]
 pub struct TlsConfigError {
-    /// Reason, without contents of the bundle.
+    /// Reason. It contains no part of the bundle.
     pub reason: &'static str,
 }
 
@@ -23,14 +23,14 @@ pub struct TlsConfigError {
 #[derive(Debug)]
 pub(super) struct TlsConfigs {
     provider: Arc<CryptoProvider>,
-    /// Root certificates of the system. They are read once.
+    /// Root certificates of the system, read on first use.
     system_roots: OnceCell<Arc<RootCertStore>>,
 }
 
 impl Default for TlsConfigs {
     fn default() -> Self {
         Self {
-            // A library does not install the default provider of the process.
+            // Uses a provider of its own, since a library must not set the default of the process.
             provider: Arc::new(default_provider()),
             system_roots: OnceCell::new(),
         }
@@ -38,8 +38,9 @@ impl Default for TlsConfigs {
 }
 
 impl TlsConfigs {
-    /// Returns a configuration for TLS 1.2 and 1.3 that trusts only the certificates in
-    /// `ca_bundle`; those of the system if it is empty.
+    /// Returns a configuration for TLS 1.2 and 1.3 that trusts the certificates in `ca_bundle`.
+    ///
+    /// If `ca_bundle` is empty, the configuration trusts the root certificates of the system.
     pub(super) async fn config(
         &self,
         ca_bundle: &[u8],
@@ -82,7 +83,7 @@ async fn system_roots() -> Arc<RootCertStore> {
         roots.add_parsable_certificates(loaded.certs);
         Arc::new(roots)
     };
-    // Without any certificate, every server has an unknown issuer.
+    // Fails only if the runtime shuts down. Then no issuer is trusted.
     let roots = spawn_blocking(read).await;
     roots.unwrap_or_else(|_| Arc::new(RootCertStore::empty()))
 }
@@ -101,7 +102,9 @@ impl ResolvesClientCert for ClientCertificate {
     }
 }
 
-/// Describes why a handshake failed. The text is equal each time, so it has no time.
+/// Describes why a handshake failed.
+///
+/// The text contains no times, so that repeated failures have equal texts.
 pub(super) fn describe(error: &io::Error) -> Option<String> {
     use CertificateError as Certificate;
     let error = error.get_ref()?.downcast_ref::<Error>()?;
@@ -113,7 +116,7 @@ pub(super) fn describe(error: &io::Error) -> Option<String> {
         Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => {
             "it is not valid yet".into()
         }
-        // The signature is bad if a trusted CA has the name of the CA that signed the certificate.
+        // The signature is bad if a trusted CA has the same name as the CA that signed it.
         Certificate::UnknownIssuer | Certificate::BadSignature => {
             "it is signed by an unknown authority".into()
         }

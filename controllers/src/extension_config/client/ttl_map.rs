@@ -13,7 +13,7 @@ pub(super) struct TtlMap<K, V> {
     ttl: Duration,
     capacity: usize,
     entries: HashMap<K, Entry<V>>,
-    /// Keys in the order in which they were inserted, which is that in which they expire.
+    /// Keys in the order of insertion, in which they also expire.
     order: BTreeMap<u64, K>,
     next: u64,
 }
@@ -21,7 +21,7 @@ pub(super) struct TtlMap<K, V> {
 #[derive(Debug)]
 struct Entry<V> {
     value: V,
-    /// `None` if the lifetime has no end that a clock can reach.
+    /// `None`: the entry never expires, because its lifetime exceeds the range of the clock.
     expires: Option<Instant>,
     position: u64,
 }

@@ -1,4 +1,4 @@
-//! Addresses of hooks.
+//! URLs of hooks.
 
 use crate::extension_config::{ClientConfig, ServiceReference, catalog::GroupVersionHook};
 use form_urlencoded::Serializer;
@@ -25,7 +25,7 @@ const ESCAPED_IN_PATHS: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'=')
     .remove(b'@');
 
-/// No URL can be made of the `clientConfig` of an `ExtensionConfig`.
+/// Error of computing a URL from the `clientConfig` of an `ExtensionConfig`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UrlError {
@@ -38,7 +38,7 @@ pub enum UrlError {
     /// The scheme of `url` is not `https`.
     #[error("failed to compute URL: expected https scheme, got {0}")]
     Scheme(String),
-    /// `url` contains a user, who would be part of error messages.
+    /// `url` contains user info, which error messages would disclose.
     #[error("failed to compute URL: url from clientConfig contains user info; remove it")]
     UserInfo,
     /// `service` has a name, a namespace or a port that is not valid.
@@ -60,9 +60,9 @@ pub enum UrlError {
 #[derive(Clone, Debug)]
 pub(super) struct ExtensionUrl {
     authority: Authority,
-    /// Service, if the server is named by its Service.
+    /// Service, if the `clientConfig` names one.
     pub(super) service: Option<ServiceReference>,
-    /// Prefix of the path of each hook, percent-encoded or not.
+    /// Path prefix of all hooks. It can be percent-encoded.
     prefix: Vec<u8>,
     query: Vec<(String, String)>,
 }
@@ -150,7 +150,7 @@ impl ExtensionUrl {
         self.authority.port_u16().unwrap_or(HTTPS_PORT)
     }
 
-    /// Returns path and query of a handler's hook; of the hook itself if `handler` is empty.
+    /// Returns path and query of a call. `handler` is empty for a hook without handlers.
     pub(super) fn path_and_query(
         &self,
         hook: &GroupVersionHook,

@@ -3,7 +3,7 @@
 use super::SelectorError;
 use crate::{cluster_api::joined, extension_config::catalog::GroupHook};
 
-/// An operation of the registry failed.
+/// Error of an operation of the registry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistryError {
@@ -13,7 +13,7 @@ pub enum RegistryError {
          which has already been warmed up"
     )]
     AlreadyWarmedUp,
-    /// `ExtensionConfig`s cannot be added while the registry is warmed up.
+    /// The warmup of the registry failed, because `ExtensionConfig`s cannot be added.
     #[error("failed to warm up registry: {}", texts(.0))]
     WarmUp(Vec<AddError>),
     /// The `ExtensionConfig` cannot be added.
@@ -78,7 +78,7 @@ pub enum RegistryError {
     },
 }
 
-/// An `ExtensionConfig` cannot be added to the registry.
+/// Error of adding an `ExtensionConfig` to the registry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddError {
@@ -103,7 +103,7 @@ pub enum AddError {
     },
 }
 
-/// The `apiVersion` of a handler's hook has more than one slash.
+/// Error of a handler whose hook has an `apiVersion` with more than one slash.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "failed to add extension handler {handler:?} to registry: failed to parse GroupVersion \

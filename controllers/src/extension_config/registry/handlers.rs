@@ -1,4 +1,4 @@
-//! Immutable map of registered handlers.
+//! Map of registered handlers. The registry replaces it as a whole.
 
 use super::{AddError, Registration, registration::registrations};
 use crate::extension_config::{ExtensionConfig, catalog::GroupHook};

@@ -1,10 +1,11 @@
 //! Registry of the handlers that the Runtime SDK calls.
 //!
 //! The registry starts empty and not ready. [`Registry::warm_up`] fills it once and makes it ready.
-//! From then on the reconciler adds and removes `ExtensionConfig`s.
+//! After that, the reconciler adds and removes `ExtensionConfig`s.
 //!
 //! Writers prepare a new immutable map and then replace the current one. Readers clone an `Arc` of
-//! the current map. They neither wait while a writer prepares its map, nor see a part of a change.
+//! the current map. They never wait for a writer that prepares a map, and never see a partial
+//! change.
 //!
 //! | file | content |
 //! |---|---|
@@ -68,7 +69,7 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// Returns an empty registry, which is not ready.
+    /// Creates an empty registry, which is not ready.
     pub fn new() -> Self {
         Self {
             handlers: Arc::new(watch::Sender::new(None)),
@@ -78,8 +79,8 @@ impl Registry {
 
     /// Adds the handlers of all `ExtensionConfig`s and makes the registry ready.
     ///
-    /// Errors: if the registry is ready, or if an `ExtensionConfig` cannot be added. The error then
-    /// has the reasons of all of them, and the registry stays empty and not ready.
+    /// Errors: the registry is ready, or an `ExtensionConfig` cannot be added. In the latter case
+    /// the error has the reasons for all such objects, and the registry stays empty and not ready.
     pub fn warm_up(&self, configs: &[ExtensionConfig]) -> Result<(), RegistryError> {
         let _writer = self.writer.lock();
         if self.is_ready() {
@@ -101,8 +102,8 @@ impl Registry {
 
     /// Replaces the handlers of an `ExtensionConfig` by those in its status.
     ///
-    /// Errors: if the registry is not ready, or if the namespace selector or a handler is invalid.
-    /// In the latter case the `ExtensionConfig` has no handlers afterwards, as in Cluster API.
+    /// Errors: the registry is not ready, or the namespace selector or a handler is invalid. In the
+    /// latter case the handlers of the `ExtensionConfig` are removed, as in Cluster API.
     pub fn add(&self, config: &ExtensionConfig) -> Result<(), RegistryError> {
         let _writer = self.writer.lock();
         let current = self.current().ok_or_else(|| RegistryError::AddNotReady {
@@ -114,9 +115,9 @@ impl Registry {
         Ok(result?)
     }
 
-    /// Removes the handlers of an `ExtensionConfig`. Removing an unknown one succeeds.
+    /// Removes the handlers of an `ExtensionConfig`. Does nothing if there are none.
     ///
-    /// Errors: if the registry is not ready.
+    /// Errors: the registry is not ready.
     pub fn remove(&self, config_name: &str) -> Result<(), RegistryError> {
         let _writer = self.writer.lock();
         let current = self
@@ -132,7 +133,7 @@ impl Registry {
 
     /// Returns the handlers of a hook in any version, sorted by name.
     ///
-    /// Errors: if the group or the name of the hook is empty, or if the registry is not ready.
+    /// Errors: the group or the name of the hook is empty, or the registry is not ready.
     pub fn list(&self, hook: &GroupHook) -> Result<Vec<Arc<Registration>>, RegistryError> {
         if hook.group.is_empty() {
             return Err(RegistryError::EmptyGroup);
@@ -146,9 +147,9 @@ impl Registry {
         Ok(handlers.of_hook(hook).cloned().collect())
     }
 
-    /// Returns the handler that is registered with a name.
+    /// Returns the handler with a registered name.
     ///
-    /// Errors: if the registry is not ready, or if there is no such handler.
+    /// Errors: the registry is not ready, or does not contain the handler.
     pub fn get(&self, name: &str) -> Result<Arc<Registration>, RegistryError> {
         let handlers = self
             .current()

@@ -14,15 +14,15 @@ use std::collections::BTreeMap;
 /// Selector of namespaces by their labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamespaceSelector {
-    /// Selects no namespace. An absent selector becomes this.
+    /// Selects no namespace. Created from an absent selector.
     Nothing,
-    /// Selects all namespaces without reading them. An empty selector becomes this.
+    /// Selects all namespaces without reading them. Created from an empty selector.
     Everything,
     /// Selects namespaces whose labels match.
     Labels(Selector),
 }
 
-/// A label selector is not valid.
+/// Error of an invalid label selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SelectorError {
@@ -45,7 +45,7 @@ impl NamespaceSelector {
     }
 }
 
-/// Errors: those of the first requirement that is not valid.
+/// Errors: the first invalid requirement.
 impl TryFrom<Option<&LabelSelector>> for NamespaceSelector {
     type Error = SelectorError;
 
@@ -82,7 +82,7 @@ fn check_requirement(requirement: &LabelSelectorRequirement) -> Result<(), Selec
     check(&requirement.key, values, detail)
 }
 
-/// Checks a key and its values. `detail` is what is wrong with the number of values.
+/// Checks a key and its values. `detail` is the error text if the number of values is wrong.
 fn check(key: &str, values: &[String], detail: Option<&str>) -> Result<(), SelectorError> {
     let mut errors = Vec::new();
     let texts = labels::key(key);

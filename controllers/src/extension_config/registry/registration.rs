@@ -7,10 +7,10 @@ use crate::extension_config::{
 use kube::ResourceExt;
 use std::{collections::BTreeMap, time::Duration};
 
-/// Time limit of a call to a handler that does not have one.
+/// Time limit of a call of a handler without `timeoutSeconds`.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Handler with what a call to it needs.
+/// Registered handler, with everything that a call of it needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Registration {
     /// Name of the handler, a dot, and the name of the `ExtensionConfig`.
@@ -21,13 +21,13 @@ pub struct Registration {
     pub extension_config_resource_version: String,
     /// Hook that the handler serves.
     pub hook: GroupVersionHook,
-    /// Namespaces whose objects the handler is called for.
+    /// Selector of the namespaces for whose objects the handler is called.
     pub namespace_selector: NamespaceSelector,
     /// Address and CA of the extension server.
     pub client_config: ClientConfig,
     /// Time limit of a call.
     pub timeout: Duration,
-    /// What a failed call means.
+    /// Meaning of a failed call.
     pub failure_policy: FailurePolicy,
     /// Settings of the `ExtensionConfig`.
     pub settings: BTreeMap<String, String>,
@@ -70,8 +70,10 @@ pub(super) fn registrations(config: &ExtensionConfig) -> Result<Vec<Registration
     }
 }
 
-/// Splits the API version of a handler's hook as Kubernetes does: at most one slash, and a text
-/// without a slash is a version.
+/// Returns the hook of a handler.
+///
+/// Splits its API version as Kubernetes does: at most one slash, and a text without a slash is a
+/// version.
 fn hook(handler: &ExtensionHandler) -> Result<GroupVersionHook, HandlerError> {
     let reference = &handler.request_hook;
     let (group, version) = match &*reference.api_version {

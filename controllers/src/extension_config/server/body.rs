@@ -1,4 +1,4 @@
-//! Bounded reading of request bodies.
+//! Reads request bodies, with limits of size and time.
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
@@ -6,18 +6,21 @@ use hyper::body::Body;
 use std::{fmt::Display, time::Duration};
 use tokio::time::timeout;
 
-/// Largest body of a request in bytes, as in Cluster API's server.
+/// Maximum size of a body in bytes, as in Cluster API's server.
 const MAX_BODY: usize = 20 << 20;
 
-/// Largest number of bytes of a body that is too large that are read and dropped.
+/// Maximum number of bytes that are read and dropped from a body that is too large.
 ///
-/// A connection that is closed while the client still sends would lose the response.
+/// If the server closed the connection while the client still sends, the client would lose the
+/// response.
 const MAX_DISCARDED: usize = 2 * MAX_BODY;
 
-/// Time limit of a body.
+/// Time limit for reading a body.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Reads a body. Returns the reason, for the message of the response, if that fails.
+/// Reads a body.
+///
+/// Errors: the reason as text, for the message of the response.
 pub(super) async fn read<B>(mut body: B) -> Result<Bytes, String>
 where
     B: Body<Data = Bytes, Error: Display> + Unpin,
@@ -27,7 +30,7 @@ where
         if announced > MAX_BODY as u64 {
             return too_large(&mut body).await;
         }
-        // Grows with what arrives: the client may announce more than it sends.
+        // Allocates only for received data, because the client can announce more than it sends.
         let mut read = BytesMut::new();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! TLS of the server: its certificate, and the CA of its clients.
+//! TLS configuration of the server: its certificate, and the CA of its clients.
 
 use super::error::ServeError;
 use rustls::{
@@ -47,7 +47,7 @@ impl From<TlsFiles> for ServingCertificate {
     }
 }
 
-/// Shows no key.
+/// Prints neither the key nor the certificate.
 impl fmt::Debug for ServingCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
@@ -57,7 +57,7 @@ impl fmt::Debug for ServingCertificate {
     }
 }
 
-/// A certificate that is ready to be served.
+/// Validated certificate of the server.
 pub(super) enum LoadedCertificate {
     Watched(Arc<CertificateWatcher>),
     Fixed(Arc<SingleCertAndKey>),
@@ -69,7 +69,7 @@ impl LoadedCertificate {
         &self,
         client_ca: Option<&[u8]>,
     ) -> Result<Arc<ServerConfig>, ServeError> {
-        // A library does not install the default provider of the process.
+        // Uses a provider of its own, since a library must not set the default of the process.
         let provider = Arc::new(default_provider());
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
@@ -94,7 +94,7 @@ impl LoadedCertificate {
         Ok(Arc::new(config))
     }
 
-    /// Reloads files until the future is dropped.
+    /// Reloads the certificate when its files change, until the future is dropped.
     pub(super) async fn reload(self) {
         match self {
             Self::Watched(watcher) => watcher.run().await,

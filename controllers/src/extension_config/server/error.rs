@@ -1,10 +1,10 @@
-//! Errors of handlers' registration and of the start of the server.
+//! Errors of registering handlers and of starting the server.
 
 use crate::extension_config::catalog::GroupVersionHook;
 use std::{io, net::SocketAddr};
 use steersman::tls::TlsError;
 
-/// A handler cannot be registered.
+/// Error of registering a handler.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistrationError {
@@ -48,7 +48,7 @@ pub enum RegistrationError {
     NoHandler,
 }
 
-/// The server cannot be started.
+/// Error of starting the server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {

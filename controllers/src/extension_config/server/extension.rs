@@ -18,7 +18,7 @@ use std::{
 };
 use tokio::net::TcpListener;
 
-/// Loopback, with the port of Cluster API's own server.
+/// Default address: loopback, with the port of Cluster API's own server.
 ///
 /// In a Pod, listen on all addresses instead: `([0, 0, 0, 0], 9443)`.
 pub const DEFAULT_ADDRESS: SocketAddr =
@@ -27,9 +27,9 @@ pub const DEFAULT_ADDRESS: SocketAddr =
 /// Longest time limit that clients accept, in seconds.
 const MAX_TIMEOUT: i32 = 30;
 
-/// A runtime extension: handlers of hooks, and options of its server.
+/// Builder of a runtime extension: handlers of hooks, and options of its server.
 ///
-/// The first handler that cannot be registered makes [`serve`](Self::serve) fail.
+/// If a handler cannot be registered, [`serve`](Self::serve) returns the first such error.
 pub struct Extension {
     catalog: Catalog,
     handlers: Vec<Handler>,
@@ -40,7 +40,7 @@ pub struct Extension {
 }
 
 impl Extension {
-    /// Creates an extension without handlers. The catalog contains the hooks that it can serve.
+    /// Creates an extension without handlers. It can serve only hooks of the catalog.
     pub fn new(catalog: Catalog) -> Self {
         Self {
             catalog,
@@ -88,7 +88,7 @@ impl Extension {
 
     /// Sets the time limit of the handler that was added last: 0 to 30 seconds.
     ///
-    /// Discovery announces it. 0 means 10 s. Default: none is announced, which also means 10 s.
+    /// Discovery announces it. 0 means 10 s. Default: not announced, which also means 10 s.
     #[must_use]
     pub fn timeout_seconds(mut self, seconds: i32) -> Self {
         let Some(handler) = self.handlers.last_mut() else {
@@ -104,7 +104,7 @@ impl Extension {
 
     /// Sets the failure policy of the handler that was added last.
     ///
-    /// Discovery announces it. Default: none is announced, which means `Fail`.
+    /// Discovery announces it. Default: not announced, which means `Fail`.
     #[must_use]
     pub fn failure_policy(mut self, policy: FailurePolicy) -> Self {
         let Some(handler) = self.handlers.last_mut() else {
@@ -121,7 +121,7 @@ impl Extension {
         self
     }
 
-    /// Requires client certificates that one of these CAs has signed, as PEM.
+    /// Requires client certificates that one of these CAs has signed. `pem` has the CAs.
     ///
     /// Default: every client is accepted.
     #[must_use]
@@ -137,12 +137,12 @@ impl Extension {
         self
     }
 
-    /// Listens on an address and serves in a task of its own. Port 0 selects a free port.
+    /// Starts the server in a new task. It stops when the returned value is dropped.
     ///
-    /// See [`DEFAULT_ADDRESS`]. The server stops when the returned value is dropped.
+    /// Port 0 of `address` selects a free port. See also [`DEFAULT_ADDRESS`].
     ///
     /// # Errors
-    /// If a handler cannot be registered, the certificate cannot be used, or the address cannot be
+    /// A handler cannot be registered, the certificate cannot be used, or the address cannot be
     /// bound.
     pub async fn serve(self, address: SocketAddr) -> Result<Running, ServeError> {
         if let Some(error) = self.error {
@@ -163,7 +163,7 @@ impl Extension {
         Ok(server.start(listener, local, certificate))
     }
 
-    /// Keeps the first error.
+    /// Records an error, unless there is an earlier one.
     fn fail(&mut self, error: RegistrationError) {
         self.error.get_or_insert(error);
     }

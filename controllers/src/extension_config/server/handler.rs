@@ -1,4 +1,4 @@
-//! Handlers, without the types of their hooks.
+//! Handlers behind one type, which erases the types of their hooks.
 
 use crate::extension_config::{
     FailurePolicy, HookReference,
@@ -13,14 +13,15 @@ use serde_json::Value;
 use std::{any::Any, fmt, net::SocketAddr, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout_at};
 
-/// Time limit of a handler without one of its own, as clients assume it.
+/// Time limit that clients use for a handler without `timeoutSeconds`.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time that a handler has after the client's time limit, which the client counts from an earlier
-/// moment.
+/// Time that a handler has after the client's time limit.
+///
+/// The client starts to count earlier. With this time, it reaches its limit first.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Description of one call for its handler.
+/// Circumstances of one call, passed to its handler.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CallContext {
@@ -28,7 +29,7 @@ pub struct CallContext {
     pub handler: Arc<str>,
     /// Address of the client.
     pub remote: SocketAddr,
-    /// Time at which the client stops to wait.
+    /// Time at which the client stops waiting.
     pub deadline: Instant,
 }
 
@@ -58,7 +59,7 @@ impl<R: Response, E: fmt::Display> IntoResponse<R> for Result<R, E> {
     }
 }
 
-/// A response as JSON, or the error of its encoding.
+/// Response as JSON, or the error of encoding it.
 pub(super) type Encoded = Result<Vec<u8>, serde_json::Error>;
 
 type Call = dyn Fn(Bytes, CallContext) -> BoxFuture<'static, Encoded> + Send + Sync;
@@ -107,7 +108,7 @@ impl Handler {
         }
     }
 
-    /// Returns the path without the name of the handler if that is empty.
+    /// Returns the path of the handler. It ends with the hook if the handler has no name.
     pub(super) fn path(&self) -> String {
         let hook = self.hook.hook.to_lowercase();
         let mut path = format!("/{}/{hook}", self.hook.api_version());
@@ -131,7 +132,7 @@ impl Handler {
         }
     }
 
-    /// Calls the handler. A panic, or the end of the time limit, results in a failure.
+    /// Calls the handler. After a panic or a timeout, returns a response with status `Failure`.
     pub(super) async fn call(&self, body: Bytes, remote: SocketAddr) -> Encoded {
         let timeout = self.timeout();
         let deadline = Instant::now() + timeout;
@@ -140,7 +141,7 @@ impl Handler {
             remote,
             deadline,
         };
-        // The handler is called inside of the future, so that its own panic is caught as well.
+        // Calls the handler inside of the future, to catch panics of the closure as well.
         let call = AssertUnwindSafe(async { (self.call)(body, context).await }).catch_unwind();
         let (handler, hook) = (&self.name, &self.hook.hook);
         match timeout_at(deadline + GRACE, call).await {
@@ -153,7 +154,7 @@ impl Handler {
                 ))
             }
             Err(_) => {
-                tracing::warn!(handler, hook, ?timeout, "handler took too long");
+                tracing::warn!(handler, hook, ?timeout, "handler timed out");
                 self.failure(format!(
                     "handler {handler:?} did not respond within {timeout:?}"
                 ))

@@ -8,14 +8,14 @@
 //! | `/<group>/<version>/discovery` | the registered handlers |
 //! | `/<group>/<version>/<hook>/<handler>` | response of that handler; the hook is in lower case |
 //!
-//! The wire format is that of Cluster API's own server. Each call of a known path is answered with
-//! the status code 200. A body that is too large, unreadable or not valid JSON, and a handler that
-//! panics or takes too long, are answered with the status `Failure` and a message.
+//! The wire format is that of Cluster API's own server. Each call of a known path gets the status
+//! code 200. The response has the status `Failure` and a message if the body is too large,
+//! unreadable or not valid JSON, or if the handler panics or times out.
 //!
-//! A handler has 5 s more than the time limit that discovery announces, so that a client reaches the
-//! limit first and applies the failure policy. A response with the status `Failure` would be an
-//! error with both policies. A client that gives up closes its connection, which drops the handler's
-//! future.
+//! A handler has 5 s more than the time limit that discovery announces. The client therefore
+//! reaches the limit first and applies the failure policy. A response with the status `Failure`
+//! would be an error with both policies. After its limit, the client closes the connection, which
+//! drops the future of the handler.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -41,7 +41,7 @@
 //! ```
 //!
 //! [`Extension`] collects handlers and options, `handler` erases the types of a handler, `routes`
-//! answers a request, and `serve` owns the connections.
+//! finds the handler of a request, and `serve` owns the connections.
 
 mod body;
 mod certificate;

@@ -1,4 +1,4 @@
-//! Answers to requests.
+//! Routing of requests to handlers.
 
 use super::{
     body,
@@ -11,11 +11,11 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use std::{collections::HashMap, net::SocketAddr};
 
-/// Handlers by path, with the one that answers discovery.
+/// Handlers by path, including the one that answers discovery.
 pub(super) struct Routes(HashMap<String, Handler>);
 
 impl Routes {
-    /// Discovery lists the handlers in this order.
+    /// Creates the routes. Discovery lists the handlers in the order of `handlers`.
     pub(super) fn new(handlers: Vec<Handler>) -> Self {
         let discovered = DiscoveryResponse {
             handlers: handlers.iter().map(Handler::describe).collect(),

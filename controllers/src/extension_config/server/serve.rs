@@ -1,7 +1,7 @@
-//! Connections of the server: HTTP/1.1 in TLS, with limits of number and time.
+//! Connections of the server: HTTP/1.1 over TLS, with limits of number and time.
 //!
 //! Invariant: a connection ends at [`MAX_CONNECTION_AGE`] plus [`SHUTDOWN_GRACE`] at the latest. On
-//! shutdown the server accepts no connections, waits for running calls, and leaves no task.
+//! shutdown, the server accepts no connections, waits for running calls, and ends all of its tasks.
 
 use super::{certificate::LoadedCertificate, routes::Routes};
 use http::Request;
@@ -21,17 +21,20 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Time limit of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time limit of the head of a request, also of the next one on a connection.
+/// Time limit for the head of a request. It also closes an idle connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time after which a connection is closed gracefully.
 const MAX_CONNECTION_AGE: Duration = Duration::from_mins(5);
-/// Time that calls have to end after [`MAX_CONNECTION_AGE`] and on shutdown: the longest time limit
-/// of a handler.
+/// Time for running calls to end, after [`MAX_CONNECTION_AGE`] and on shutdown.
+///
+/// It is the maximum time limit of a handler.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(30);
-/// Largest head of a request in bytes.
+/// Maximum size of the head of a request, in bytes.
 const MAX_HEAD: usize = 32 << 10;
 
-/// A running server. Dropping it stops the server, and does not wait for running calls.
+/// Running server of an extension.
+///
+/// Dropping it stops the server without waiting for running calls.
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
@@ -41,17 +44,17 @@ pub struct Running {
 }
 
 impl Running {
-    /// Returns the address of the server, with the selected port.
+    /// Returns the address of the server, with the port that was selected for port 0.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
     /// Stops the server, and waits at most 30 s for running calls.
     ///
-    /// Cancel safety: if the future is dropped, the server stops all the same.
+    /// Cancel safety: the server also stops if the future is dropped.
     pub async fn stop(self) {
         drop(self.stop);
-        // Fails only when the runtime shuts down.
+        // Fails only if the runtime shuts down.
         drop(self.task.await);
     }
 }
@@ -110,10 +113,10 @@ impl Server {
                         drop(permit);
                     });
                 }
-                // Ignore errors of one client. Others, such as too many open files, need a pause.
+                // Other errors than those of one client, such as too many open files, need a pause.
                 Err(error) if is_client_error(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "accepting connection of runtime extension failed");
+                    tracing::warn!(%error, "accepting connection failed, retrying");
                     sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -147,7 +150,7 @@ impl Server {
             .header_read_timeout(HEAD_TIMEOUT)
             .max_buf_size(MAX_HEAD);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-        // Errors of a connection concern only its client.
+        // Ignore errors of the connection, because they affect only its client.
         select! {
             _ = &mut connection => return,
             () = stopping.cancelled() => {}

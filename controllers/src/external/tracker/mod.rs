@@ -1,7 +1,7 @@
-//! Watches of kinds that are known at run time only.
+//! Watches of kinds that are known only at run time.
 //!
 //! `builder` collects the parts of an [`ObjectTracker`], `source` is the source of one kind, and
-//! `paused` the predicate that every watch ends with.
+//! `paused` is the last predicate of every watch.
 
 mod builder;
 mod paused;
@@ -35,17 +35,17 @@ use steersman::{
 /// whatever the version. Later calls return its handle, and ignore the version, the handler and the
 /// predicates. Clones share the watches.
 ///
-/// * Events pass the predicates of the call, and then those of objects that are not paused. See
+/// * Events pass the predicates of the call first. Then events of paused objects are dropped, see
 ///   [`ObjectTrackerBuilder::deletes_of_paused_objects`].
-/// * The owners of [`track_for`](Self::track_for) are enqueued whenever the objects of the kind have
-///   become complete in the cache, because an owner may have read an object before that was deleted
-///   meanwhile. Call the tracker before you read.
+/// * The owners of [`track_for`](Self::track_for) are enqueued whenever the informer of the kind
+///   becomes synced. No event reports an object that was deleted between the read of an owner and
+///   the sync. Call the tracker before the read.
 /// * A watch that cannot be added, has failed or was stopped is not tracked. The next call adds it
 ///   again.
-/// * The watch of a kind that is not installed starts once its CRD is installed. When the version of
-///   a watch is not served any more and others are, the watch is replaced by one of another version:
-///   the version that implements the newest compatible contract, or else the preferred version of
-///   the group.
+/// * The watch of a kind that is not installed starts once its CRD is installed.
+/// * If the watched version is not served any more and another one is, the tracker watches another
+///   version: the one that implements the newest compatible contract, or else the preferred version
+///   of the group.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

@@ -1,14 +1,15 @@
 //! Source of the events of an external kind in one version.
 //!
-//! When the version is not served any more, its informer reports its objects as deleted. The source
-//! then waits for another version, has that one watched, and ends.
+//! When the API server does not serve the version any more, the informer reports the objects as
+//! deleted. The source then waits for another version, replaces its watch by one of that version,
+//! and ends.
 //!
-//! While the informer is not synced, owners read from the API server, which may serve an object that
-//! is deleted before the informer lists it. No event reports that deletion. So the owners are
-//! enqueued whenever the informer becomes synced.
+//! Owners can read an object from the API server before the informer lists the kind. If it is
+//! deleted in between, no event reports it. Therefore the source enqueues the owners whenever the
+//! informer becomes synced.
 //!
-//! Invariant: a change of a CRD between discovery and the wait for one is not lost, because the
-//! events of CRDs are subscribed to first.
+//! Invariant: a change of a CRD after discovery is not lost, because the source subscribes to the
+//! events of CRDs before it runs discovery.
 
 use super::{ObjectTracker, Shared};
 use crate::external::{
@@ -31,12 +32,14 @@ use steersman::{
 };
 use tokio::{select, time::sleep};
 
-/// Repeated attempts after a change of the CRD, because discovery follows the CRD with a delay.
+/// Discovery attempts after a change of a CRD, because discovery follows the CRD with a delay.
 const ATTEMPTS: u32 = 5;
-/// Delay before the first repeated attempt. It doubles with each of the others, 6 s in total.
+/// Delay before the second attempt. It doubles with each attempt: 6 s in total.
 const FIRST_DELAY: Duration = Duration::from_millis(200);
-/// Interval of attempts without a change of the CRD: aggregated API servers have kinds without one.
-const SELDOM: Duration = Duration::from_mins(5);
+/// Interval of attempts without a change of a CRD.
+///
+/// Needed for the kinds of aggregated API servers, which have no CRD.
+const POLL_INTERVAL: Duration = Duration::from_mins(5);
 
 pub(super) struct ExternalKind<R: Key> {
     source: KindWithCache<DynamicObject, R>,
@@ -87,7 +90,7 @@ impl<R: Key> Source<R> for ExternalKind<R> {
     }
 }
 
-/// Enqueues the owners that refer to the kind, whenever its informer becomes synced.
+/// Enqueues the owners that refer to the kind whenever its informer becomes synced.
 async fn enqueue_owners<R: Key>(
     kind: &GroupVersionKind,
     tracker: &Weak<Shared<R>>,
@@ -129,7 +132,7 @@ fn informer<R: Key>(
     Ok(Some(shared.parts.cache.informer_of(select)?))
 }
 
-/// Waits until the version is not served any more, and has another one watched instead.
+/// Waits until another version is served instead of the watched one, and replaces the watch.
 async fn replaced<R: Key>(
     kind: &GroupVersionKind,
     tracker: &Weak<Shared<R>>,
@@ -172,7 +175,7 @@ impl<'a> Versions<'a> {
         }))
     }
 
-    /// Waits until the version is not served and another one is. Returns the latter.
+    /// Waits until another version is served instead of the watched one. Returns that version.
     async fn await_another(&self) -> String {
         let is_missing =
             |state: &InformerState| matches!(state, InformerState::KindNotFound { .. });
@@ -185,7 +188,7 @@ impl<'a> Versions<'a> {
         }
     }
 
-    /// Discovers the kind until another version is served.
+    /// Repeats discovery until another version is served. Returns that version.
     async fn discover_another(&self) -> String {
         let mut changes = self.crds.events();
         let mut attempts = 0;
@@ -202,7 +205,7 @@ impl<'a> Versions<'a> {
             let pause = if attempts < ATTEMPTS {
                 FIRST_DELAY * (1 << attempts)
             } else {
-                SELDOM
+                POLL_INTERVAL
             };
             select! {
                 () = sleep(pause) => attempts += 1,
@@ -211,7 +214,7 @@ impl<'a> Versions<'a> {
         }
     }
 
-    /// Returns the version to watch instead; `None` if there is none, or the own one is served.
+    /// Returns the version to watch instead; `None` if the watched one is served, or none is.
     async fn choose(&self) -> client::Result<Option<String>> {
         let kind = GroupKind::from(self.kind);
         let served = self.resolver.discover_kind(&kind.group, &kind.kind).await?;
@@ -222,7 +225,7 @@ impl<'a> Versions<'a> {
         if served.is_empty() || served.contains(&self.kind.version) {
             return Ok(None);
         }
-        // Not from the cache, which may not have the labels of the new versions yet.
+        // Reads the CRD live, because the cache may not have the labels of the new versions yet.
         let live = self.resolver.live();
         let metadata = contract::crd_metadata(&live, &kind).await.ok();
         let of_contract = metadata.and_then(|metadata| {
@@ -238,7 +241,7 @@ impl<'a> Versions<'a> {
 
 /// Waits for a change of a CRD of this group.
 ///
-/// The CRDs that exist already count as one change, because they arrive at once.
+/// The initial CRDs together count as one change, because they arrive at once.
 async fn next_change(events: &mut Events<CrdMetadata>, group: &str) {
     loop {
         match events.next().await {

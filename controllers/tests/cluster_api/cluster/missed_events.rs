@@ -1,6 +1,7 @@
 //! Changes that no event reports, because the kind was not watched yet.
 //!
-//! After hours of errors, the next retry is minutes away. The clock is paused.
+//! The controller must react before its next retry. That retry is minutes away, because the tests
+//! let it fail for hours of paused time first.
 
 use super::{
     fixture::{BARN, Fixture},
@@ -15,10 +16,10 @@ use steersman_apiserver::{ApiServer, Fault, Options};
 use steersman_controllers::cluster_api::Cluster;
 use tokio::time::{Instant, sleep};
 
-/// Limit for a reaction.
+/// Time limit of a reaction. The next retry comes later.
 const SOON: Duration = Duration::from_secs(5);
 
-/// Starts a server whose faults the test sets.
+/// Starts a server in which the test can inject faults.
 fn start_server() -> anyhow::Result<(ApiServer, Env)> {
     let server = ApiServer::new(Options::default())?;
     let env = Env::Embedded(Embedded::new(server.clone()));
@@ -45,7 +46,7 @@ async fn an_object_that_is_gone_before_its_kind_is_listed_ends_the_deletion() ->
         .await?;
     running.stop().await?;
 
-    // The informer starts with a watch that also lists.
+    // Delays the first list of the informer, which is a watch request with initial events.
     let slow = "watch barnclusters -> delay 5s once".parse::<Fault>()?;
     server.faults().add(slow);
     let running = fixture.start(env.client()?)?;
@@ -61,7 +62,7 @@ async fn an_object_that_is_gone_before_its_kind_is_listed_ends_the_deletion() ->
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_served_after_its_crd_was_established_is_found() -> anyhow::Result<()> {
+async fn a_kind_that_is_served_later_than_its_crd_is_established_is_found() -> anyhow::Result<()> {
     let env = Env::embedded()?;
     let fixture = Fixture::new(&env).await?;
     let proxy = Proxy::recording();
@@ -86,7 +87,7 @@ async fn a_kind_that_is_served_after_its_crd_was_established_is_found() -> anyho
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_may_be_read_later_is_found() -> anyhow::Result<()> {
+async fn a_kind_that_becomes_readable_is_found() -> anyhow::Result<()> {
     let (server, env) = start_server()?;
     let fixture = Fixture::new(&env).await?;
     let forbidden = Fault::on("* barnclusters").status(403);
@@ -100,7 +101,7 @@ async fn a_kind_that_may_be_read_later_is_found() -> anyhow::Result<()> {
         .await?;
     sleep(Duration::from_hours(2)).await;
     forbidden.remove();
-    // The informer repeats its request within a minute.
+    // The informer retries within a minute.
     sleep(Duration::from_mins(1)).await;
     fixture
         .until_reason("InfrastructureReady", "ObjectDoesNotExist")

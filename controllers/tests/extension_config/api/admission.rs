@@ -1,4 +1,4 @@
-//! Admission rules.
+//! Tests of the admission rules.
 
 use super::from;
 use proptest::prelude::*;
@@ -47,7 +47,7 @@ fn defaults_are_those_of_cluster_api() {
     }
 }
 
-/// Removes empty texts and lists, and an empty `clientConfig`. Go does not write them.
+/// Removes empty texts and lists, and an empty `clientConfig`, because Go does not write them.
 fn without_empty(value: &Value) -> Value {
     let fields = match value {
         Value::Object(fields) => fields,

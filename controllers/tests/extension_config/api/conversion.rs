@@ -20,7 +20,7 @@ use steersman_controllers::{
     },
 };
 
-/// Removes what Go writes for empty structs, except the selector, which can be empty.
+/// Removes the empty objects that Go writes for empty structs. The selector can be empty.
 fn normalized(value: &Value) -> Value {
     let Value::Object(fields) = value else {
         return value.clone();
@@ -193,7 +193,7 @@ steersman_testkit::properties! {
     }
 }
 
-/// Returns the JSON of an object without values that Cluster API does not distinguish from none.
+/// Returns the JSON of an object without values that Cluster API treats as absent.
 fn without_empty(config: &ExtensionConfig) -> Value {
     fn remove(value: &mut Value) {
         if let Value::Object(fields) = value {
@@ -226,7 +226,7 @@ fn without_empty(config: &ExtensionConfig) -> Value {
     }
     let mut value = serde_json::to_value(config).expect("JSON");
     remove(&mut value);
-    // A Service without a path can be empty only now.
+    // The Service can be empty after its path was removed.
     remove(&mut value);
     value
 }

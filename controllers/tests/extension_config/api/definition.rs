@@ -1,4 +1,4 @@
-//! CRD of the kind.
+//! Tests of the CRD.
 
 use super::from;
 use kube::core::DynamicObject;
@@ -142,7 +142,7 @@ steersman::env_test! {
         Ok(())
     }
 
-    async fn the_status_has_the_rules_of_cluster_api(env: Env) -> anyhow::Result<()> {
+    async fn the_status_is_validated_as_by_cluster_api(env: Env) -> anyhow::Result<()> {
         let client = client(&env).await?;
         let created = client.create::<DynamicObject>(&object("status", &json!({"clientConfig": service()}))).await?;
         let key = ObjectKey::of(&created);

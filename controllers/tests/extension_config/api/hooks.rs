@@ -1,4 +1,4 @@
-//! Request and response types of the hooks.
+//! Tests of the request and response types of the hooks.
 
 use super::from;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ macro_rules! for_each_hook {
     (@@ $check:ident $hook:ident ($($argument:expr),*)) => { $check::<hooks::$hook>($($argument),*) };
 }
 
-/// Returns what Cluster API writes for each hook, by the name of the hook.
+/// Returns the requests and responses that Cluster API writes, by the name of the hook.
 fn fixtures() -> BTreeMap<String, Value> {
     let fixtures: Vec<Value> =
         serde_json::from_str(include_str!("../fixtures/hooks.json")).expect("JSON");
@@ -39,7 +39,7 @@ fn fixtures() -> BTreeMap<String, Value> {
         .collect()
 }
 
-/// Removes the type, and replaces values that Go reads as the same zero value.
+/// Removes `apiVersion` and `kind`, and replaces values that Go reads as the same zero value.
 fn normalized(value: &Value) -> Value {
     match value {
         Value::Object(fields) => fields
@@ -200,7 +200,7 @@ fn null_is_read_as_the_default() {
 }
 
 #[test]
-fn unknown_fields_of_an_answer_are_ignored() {
+fn unknown_fields_of_a_response_are_ignored() {
     let response: BeforeClusterCreateResponse =
         from(&json!({"status": "Success", "retryAfterSeconds": 3, "later": {"field": 1}}));
     assert_eq!(response.retry_after_seconds, 3);

@@ -1,6 +1,6 @@
 //! Tests of the API: kind, CRD, conversion, admission, hooks and registry.
 //!
-//! The files under `fixtures` are what Cluster API v1.14.2 returns for the same input.
+//! The files under `fixtures` have the output of Cluster API v1.14.2 for the inputs of the tests.
 
 mod admission;
 mod conversion;
@@ -11,7 +11,7 @@ mod registry;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Returns an object with this content. The type follows from the caller.
+/// Decodes an object from JSON.
 fn from<T: DeserializeOwned>(content: &Value) -> T {
     T::deserialize(content).unwrap_or_else(|error| panic!("{content}: {error}"))
 }

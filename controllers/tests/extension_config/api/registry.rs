@@ -1,4 +1,4 @@
-//! Registry of handlers.
+//! Tests of the registry.
 
 use super::from;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use steersman_controllers::extension_config::{
     },
 };
 
-/// Returns a config with handlers for [`BeforeClusterCreate`].
+/// Returns an `ExtensionConfig` with handlers of [`BeforeClusterCreate`].
 fn config(name: &str, handlers: &[&str]) -> ExtensionConfig {
     let handlers = handlers.iter().map(|handler| {
         let hook = json!({"apiVersion": HOOKS_API_VERSION, "hook": "BeforeClusterCreate"});
@@ -48,7 +48,7 @@ fn names(registry: &Registry) -> Vec<String> {
 }
 
 #[test]
-fn a_registry_is_used_only_after_it_was_warmed_up() {
+fn a_registry_rejects_operations_before_its_warmup() {
     let registry = Registry::new();
     assert!(!registry.is_ready());
     let errors = [
@@ -81,7 +81,7 @@ fn a_registry_is_warmed_up_once() {
 }
 
 #[test]
-fn a_hook_to_list_needs_a_group_and_a_name() {
+fn list_rejects_a_hook_without_a_group_or_a_name() {
     for registry in [Registry::new(), ready(&[])] {
         let list = |group: &str, hook: &str| {
             let hook = GroupHook {
@@ -200,7 +200,7 @@ fn adding_a_config_again_replaces_its_handlers() {
 }
 
 #[test]
-fn an_invalid_config_loses_its_older_handlers() {
+fn adding_an_invalid_config_removes_its_earlier_handlers() {
     let registry = ready(&[config("a", &["x"]), config("b", &["x"])]);
     let mut invalid = config("a", &["x", "y"]);
     invalid.status.as_mut().expect("a status").handlers[1]

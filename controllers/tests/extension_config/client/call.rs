@@ -42,7 +42,7 @@ fn failing(server: &RawServer) -> ExtensionConfig {
     )
 }
 
-/// Returns a configuration with a handler for each of the failure policies.
+/// Returns an `ExtensionConfig` with one handler per failure policy.
 fn with_policies(server: &RawServer) -> ExtensionConfig {
     with_handler(
         failing(server),
@@ -134,7 +134,7 @@ async fn a_call_has_the_time_limit_of_its_handler() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_failed_http_step_is_ignored_if_the_policy_says_so() -> Result<()> {
+async fn a_failed_http_step_is_ignored_with_the_policy_ignore() -> Result<()> {
     let server = RawServer::start(Reply::Hang).await?;
     let runtime = runtime_with(&[with_policies(&server)])?;
     let replies = [
@@ -165,7 +165,7 @@ async fn a_failed_http_step_is_ignored_if_the_policy_says_so() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_dead_extension_is_ignored_if_the_policy_says_so() -> Result<()> {
+async fn an_unreachable_extension_is_ignored_with_the_policy_ignore() -> Result<()> {
     let server = RawServer::start(Reply::Hang).await?;
     let config = with_policies(&server);
     drop(server);
@@ -180,7 +180,7 @@ async fn a_dead_extension_is_ignored_if_the_policy_says_so() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_delivered_failure_is_never_ignored() -> Result<()> {
+async fn a_response_with_the_status_failure_is_never_ignored() -> Result<()> {
     let server = RawServer::start(Reply::Hang).await?;
     let runtime = runtime_with(&[with_policies(&server)])?;
     let text =
@@ -211,7 +211,7 @@ async fn a_delivered_failure_is_never_ignored() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_error_of_the_setup_is_never_ignored() -> Result<()> {
+async fn a_setup_error_is_never_ignored() -> Result<()> {
     let ignore = json!({"failurePolicy": "Ignore"});
     let invalid_ca = config_of("ca", "https://127.0.0.1:1", "hunter2");
     let invalid_url = config_of("url", "http://127.0.0.1:1", "");

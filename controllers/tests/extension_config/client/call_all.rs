@@ -17,7 +17,7 @@ fn handlers_called(server: &RawServer) -> Vec<String> {
     requests.iter().map(|request| name(&request.line)).collect()
 }
 
-/// Replies to each handler in the order of their names.
+/// Makes the server reply to a handler with the body that `replies` has for its name.
 fn reply_by_handler(server: &RawServer, replies: &'static [(&str, &str)]) {
     server.set_reply_fn(|request| {
         let reply = replies.iter().find(|(name, _)| {

@@ -1,4 +1,4 @@
-//! Certificates that are valid, expired, or for other names.
+//! Creates certificates for tests: valid, expired, or for other names.
 
 use anyhow::Result;
 use rcgen::{
@@ -22,7 +22,7 @@ pub(crate) struct Signed {
     pub(crate) key: String,
 }
 
-/// Time in which a certificate is valid.
+/// Validity period of a certificate.
 #[derive(Clone, Copy)]
 pub(crate) enum Validity {
     Now,

@@ -15,7 +15,7 @@ fn connections(server: &RawServer) -> Vec<usize> {
     requests.iter().map(|request| request.connection).collect()
 }
 
-/// Advances the clock. It does not stay paused, because timers would expire before any I/O.
+/// Advances the clock and resumes it. While paused, timers would expire before any I/O.
 async fn skip(time: Duration) {
     pause();
     advance(time).await;

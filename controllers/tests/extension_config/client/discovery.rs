@@ -141,7 +141,7 @@ async fn timeouts_of_0_and_30_are_accepted() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_address_that_is_not_valid_is_an_error_of_the_setup() -> Result<()> {
+async fn an_invalid_address_is_a_setup_error() -> Result<()> {
     let error = runtime()?.discover(&config_of("ext", "", "")).await;
     let error = error.expect_err("no address");
     assert_eq!(
@@ -155,7 +155,7 @@ async fn an_address_that_is_not_valid_is_an_error_of_the_setup() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_dead_extension_does_not_affect_others() -> Result<()> {
+async fn an_unreachable_extension_does_not_affect_others() -> Result<()> {
     let dead = RawServer::start(Reply::Hang).await?;
     let dead_config = config("dead", &dead);
     drop(dead);

@@ -21,9 +21,9 @@ use steersman_controllers::extension_config::{
 /// Path of discovery with its query.
 pub(crate) const DISCOVERY: &str = "/hooks.runtime.cluster.x-k8s.io/v1alpha1/discovery?timeout=10s";
 
-/// Returns a builder of a client that is not connected to an API server.
+/// Returns a builder of a client with an empty API server.
 ///
-/// Nothing in these tests reads a Namespace, except where stated.
+/// Most tests of this module read no Namespace, so they need no objects.
 pub(crate) fn builder() -> Result<RuntimeClientBuilder> {
     builder_with(Catalog::cluster_api())
 }
@@ -44,7 +44,7 @@ pub(crate) fn runtime_with(configs: &[ExtensionConfig]) -> Result<RuntimeClient>
     Ok(runtime)
 }
 
-/// Returns an `ExtensionConfig` for all namespaces with an address and a CA.
+/// Returns an `ExtensionConfig` for all namespaces, with the address and the CA of a server.
 pub(crate) fn config_of(name: &str, url: &str, ca: &str) -> ExtensionConfig {
     let config = json!({
         "metadata": {"name": name, "resourceVersion": "7"},
@@ -110,13 +110,13 @@ pub(crate) async fn call_all(
         .await
 }
 
-/// Discovers `ext` at a server, which must fail, and returns the error.
+/// Discovers the handlers of a server. Expects an error and returns it.
 pub(crate) async fn discovery_error(server: &RawServer) -> Result<DiscoveryError> {
     let discovered = runtime()?.discover(&config("ext", server)).await;
     Ok(discovered.expect_err("the discovery fails"))
 }
 
-/// Returns the text of an error of the HTTP step without the URL.
+/// Returns the text of an error of the HTTP step, without the URL.
 pub(crate) fn cause(server: &RawServer, error: &DiscoveryError) -> String {
     let prefix = format!(
         "failed to discover extension \"ext\": http call failed: Post \"{}{DISCOVERY}\": ",

@@ -1,4 +1,4 @@
-//! Servers that do not answer, or answer something else than a response.
+//! Servers that do not answer, or whose answer is not a valid response.
 
 use super::{
     fixture::{DISCOVERY, cause, config, discovery_error, runtime},
@@ -16,7 +16,7 @@ const TOO_LARGE: usize = (20 << 20) + 1;
 const PREFIX: &str = "failed to discover extension \"ext\": http call failed: ";
 
 #[tokio::test]
-async fn a_dead_extension_has_the_same_error_each_time() -> Result<()> {
+async fn an_unreachable_extension_has_the_same_error_each_time() -> Result<()> {
     let server = RawServer::start(Reply::Hang).await?;
     let (url, address, config) = (server.url(), server.address, config("ext", &server));
     drop(server);
@@ -43,7 +43,7 @@ async fn a_dead_extension_has_the_same_error_each_time() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_slow_extension_is_given_up_after_ten_seconds() -> Result<()> {
+async fn a_request_without_a_response_fails_after_ten_seconds() -> Result<()> {
     let server = RawServer::start(Reply::Hang).await?;
     let (runtime, config) = (runtime()?, config("ext", &server));
     let discovery = tokio::spawn(async move { runtime.discover(&config).await });
@@ -62,7 +62,7 @@ async fn a_slow_extension_is_given_up_after_ten_seconds() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_end_is_given_up_after_ten_seconds() -> Result<()> {
+async fn a_body_without_an_end_fails_after_ten_seconds() -> Result<()> {
     let reply = Reply::Bytes(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{".into());
     let server = RawServer::start(reply).await?;
     let (runtime, config) = (runtime()?, config("ext", &server));
@@ -115,7 +115,7 @@ async fn only_the_status_200_is_a_response() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_body_of_an_error_is_quoted_and_cut() -> Result<()> {
+async fn the_body_of_an_error_response_is_quoted_and_cut() -> Result<()> {
     let mut body = b"\xff\n\"".to_vec();
     body.resize(100_000, b'a');
     let server = RawServer::start(Reply::status(500, body)).await?;

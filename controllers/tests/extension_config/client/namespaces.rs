@@ -21,7 +21,7 @@ use steersman_controllers::extension_config::{
     client::{CallError, CallFailure, CallOptions, NamespaceFailure, RuntimeClient},
 };
 
-/// Returns a configuration with a handler for namespaces with the label `tier`.
+/// Returns an `ExtensionConfig` with a handler for namespaces with the label `tier`.
 fn selecting(name: &str, server: &RawServer, tier: Option<&str>) -> ExtensionConfig {
     let mut config = with_handler(config(name, server), "a", json!({}));
     config.spec.namespace_selector = tier.map(|tier| LabelSelector {
@@ -77,7 +77,7 @@ steersman::env_test! {
         Ok(())
     }
 
-    async fn an_everything_selector_reads_no_namespace(env: Env) -> Result<()> {
+    async fn an_empty_selector_reads_no_namespace(env: Env) -> Result<()> {
         let server = RawServer::start(Reply::success()).await?;
         let client = Client::new(env.client()?)?;
         let runtime = RuntimeClient::builder(client, Catalog::cluster_api()).build()?;

@@ -1,4 +1,4 @@
-//! TLS server that answers with the bytes that a test wants.
+//! TLS server that replies with bytes that a test chooses.
 
 use super::certificates::{Ca, Signed, Validity, server_config};
 use crate::support::RequestGroup;
@@ -16,10 +16,10 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-/// Bytes of a chunk of an endless body.
+/// Size of a chunk of an endless body.
 const CHUNK: usize = 1 << 20;
 
-/// What the server does after it has read a request.
+/// Action of the server after it has read a request.
 #[derive(Clone)]
 pub(crate) enum Reply {
     /// Writes these bytes and reads the next request.
@@ -41,7 +41,7 @@ impl Reply {
         Self::with_headers(status, "", body)
     }
 
-    /// Replies with headers, each of which ends with a line break.
+    /// Replies with headers. Each of them must end with a line break.
     pub(crate) fn with_headers(status: u16, headers: &str, body: impl AsRef<[u8]>) -> Self {
         let body = body.as_ref();
         let length = body.len();
@@ -70,7 +70,7 @@ pub(crate) struct Recorded {
     /// Headers by lower-case name.
     pub(crate) headers: HashMap<String, String>,
     pub(crate) body: Value,
-    /// Name that the client has sent in the TLS handshake.
+    /// Server name from the TLS handshake.
     pub(crate) sni: Option<String>,
     /// Certificate of the client.
     pub(crate) client: Option<CertificateDer<'static>>,
@@ -186,7 +186,7 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, shared: Arc<Shared
         });
         let (acceptor, shared) = (acceptor.clone(), shared.clone());
         tokio::spawn(async move {
-            // Errors are those of clients that close the connection.
+            // Only clients that close their connection cause errors.
             let _ = serve(stream, acceptor, &shared, connection).await;
             shared.counts.send_modify(|counts| counts.closed += 1);
         });

@@ -1,4 +1,4 @@
-//! Extension servers that are named by their Service.
+//! Extension servers that have a Service instead of a URL.
 
 use super::{
     certificates::{Ca, Validity},
@@ -11,7 +11,7 @@ use steersman_controllers::extension_config::{
     ExtensionConfig, ServiceReference, client::DiscoveryFailure,
 };
 
-/// Returns the configuration of the Service `ext` in the namespace `shop`.
+/// Returns an `ExtensionConfig` for the Service `ext` in the namespace `shop`.
 fn of_service(server: &RawServer, path: Option<&str>, port: Option<i32>) -> ExtensionConfig {
     let mut config = config("ext", server);
     config.spec.client_config.url = None;
@@ -52,7 +52,7 @@ async fn a_service_is_resolved_and_verified_by_its_name() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_certificate_of_a_service_has_its_name() -> Result<()> {
+async fn a_certificate_without_the_name_of_the_service_is_an_error() -> Result<()> {
     let server = RawServer::start(Reply::handlers(json!([]))).await?;
     let address = server.address;
     let runtime = builder()?.resolver(move |_: &_, _| Some(address)).build()?;

@@ -80,7 +80,7 @@ async fn without_a_ca_bundle_only_authorities_of_the_system_are_trusted() -> Res
 }
 
 #[tokio::test]
-async fn a_self_signed_certificate_is_trusted_by_itself() -> Result<()> {
+async fn a_self_signed_certificate_is_trusted_if_the_bundle_contains_it() -> Result<()> {
     for is_ca in [false, true] {
         let signed = self_signed("127.0.0.1", is_ca)?;
         let reply = Reply::handlers(json!([handler("a")]));
@@ -100,7 +100,7 @@ async fn a_self_signed_certificate_is_trusted_by_itself() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_bundle_without_certificates_is_an_error_of_the_setup() -> Result<()> {
+async fn a_bundle_without_certificates_is_a_setup_error() -> Result<()> {
     let config = config_of("ext", "https://127.0.0.1:1", "hunter2");
     let error = runtime()?.discover(&config).await.expect_err("no CA");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Rows of the injection of a CA.
+//! Injection of the CA bundle.
 
 use super::{
     fixture::{Fixture, INJECT, discovered, handlers},
@@ -88,7 +88,7 @@ steersman::env_test! {
         running.stop().await
     }
 
-    async fn a_rotated_ca_is_discovered_at_once(env: Env) -> anyhow::Result<()> {
+    async fn a_rotated_ca_is_injected_without_a_retry(env: Env) -> anyhow::Result<()> {
         let fixture = Fixture::new(&env).await?;
         let mut extension = Extension::start().await?;
         fixture.write_secret("ca", &[("ca.crt", extension.endpoint().ca_pem.as_bytes())]).await?;
@@ -128,7 +128,7 @@ steersman::env_test! {
         Ok(())
     }
 
-    async fn after_a_failure_of_the_ca_the_handlers_stay_registered(env: Env) -> anyhow::Result<()> {
+    async fn handlers_stay_registered_after_a_failed_injection(env: Env) -> anyhow::Result<()> {
         let fixture = Fixture::new(&env).await?;
         let extension = Extension::start().await?;
         let running = fixture.start(&env).await?;

@@ -1,4 +1,4 @@
-//! Rows of the deletion.
+//! Deletion of `ExtensionConfig`s.
 
 use super::fixture::Fixture;
 use crate::support::Extension;

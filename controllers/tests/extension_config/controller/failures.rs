@@ -1,4 +1,4 @@
-//! Rows of the error handling.
+//! Failures of discovery.
 
 use super::{
     fixture::{Fixture, Running, discovered, handlers},
@@ -123,7 +123,7 @@ steersman::env_test! {
         let config = fixture.until_reason("mine", "NotDiscovered").await?;
         let (_, message) = discovered(&config);
         assert!(message.contains("'https' is the only allowed URL scheme"), "{message}");
-        // A retry would wait in the queue.
+        // If the request were retried, it would be in the queue.
         steersman::testing::eventually(async || {
             let queue = running.manager.queue("extension-config", 10, None).expect("a queue");
             let is_ended = queue.entries.is_empty() && !queue.terminal.is_empty();
@@ -151,7 +151,7 @@ steersman::env_test! {
         running.stop().await
     }
 
-    async fn one_dead_extension_stops_no_other(env: Env) -> anyhow::Result<()> {
+    async fn unreachable_extensions_do_not_delay_others(env: Env) -> anyhow::Result<()> {
         let fixture = Fixture::new(&env).await?;
         let hanging = FakeExtension::start(Answer::handlers(&[]).hanging()).await?;
         let mut dead = Extension::start().await?;
@@ -165,7 +165,7 @@ steersman::env_test! {
         let is_called = async || anyhow::Ok((hanging.requests() > 0).then_some(()));
         steersman::testing::eventually(is_called).await?;
         fixture.create("healthy", &healthy.endpoint()).await?;
-        // One after the other, the hanging ones would take 50 s, longer than this waits.
+        // One after another, the hanging extensions would take 50 s: longer than this wait.
         running.until_registered(&fixture.handler("create", "healthy"), true).await?;
         fixture.until_reason("dead0", "NotDiscovered").await?;
         running.stop().await

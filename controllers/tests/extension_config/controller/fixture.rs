@@ -1,4 +1,4 @@
-//! API server with `ExtensionConfig`s of one test, and managers with the controller.
+//! Creates the objects of one test, and starts managers with the controller.
 
 use super::proxy::Proxy;
 use crate::support::Endpoint;
@@ -17,7 +17,7 @@ use steersman_controllers::{
 };
 use tokio::{sync::oneshot, task::JoinHandle};
 
-/// Annotation with the Secret of the CA.
+/// Annotation that names the Secret with the CA.
 pub(crate) const INJECT: &str = "runtime.cluster.x-k8s.io/inject-ca-from-secret";
 
 /// Objects of one test. Other tests on the same server have other names and another label.
@@ -146,7 +146,7 @@ impl Fixture {
         Ok(())
     }
 
-    /// Changes an annotation without a meaning, so that the object is reconciled.
+    /// Changes an unused annotation, so that the object is reconciled.
     pub(crate) async fn touch(&self, name: &str, value: &str) -> anyhow::Result<()> {
         let annotations = json!({"example.com/touched": value});
         self.patch(name, json!({"metadata": {"annotations": annotations}}))
@@ -166,7 +166,7 @@ impl Fixture {
         Ok((*config).clone())
     }
 
-    /// Waits until the object is as `holds` demands, and returns it.
+    /// Waits until `holds` returns true for the object, and returns the object.
     pub(crate) async fn until(
         &self,
         name: &str,
@@ -223,7 +223,7 @@ pub(crate) fn handlers(config: &ExtensionConfig) -> Vec<String> {
     handlers.map(|handler| handler.name.clone()).collect()
 }
 
-/// Manager that runs.
+/// Running manager.
 pub(crate) struct Running {
     pub(crate) manager: ManagerHandle,
     pub(crate) runtime: RuntimeClient,
@@ -255,8 +255,8 @@ impl Running {
 
     /// Waits until a handler is registered and no event of its object is left.
     ///
-    /// The queues alone can be empty before the event of the last write arrives. The event of a
-    /// change that needs no write is the last one.
+    /// Empty queues are not sufficient, because the event of the last write can be pending. So this
+    /// changes the object in a way that causes no further write, and waits for that event.
     pub(crate) async fn until_settled(
         &self,
         fixture: &Fixture,

@@ -1,4 +1,4 @@
-//! The controller, on both servers, with extension servers that speak TLS.
+//! Tests of the controller against both API servers, with extension servers that use TLS.
 
 mod ca_bundle;
 mod deletion;

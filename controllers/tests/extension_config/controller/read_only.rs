@@ -1,4 +1,4 @@
-//! Read-only mode.
+//! Read-only mode: a writer discovers the handlers, and a reader registers them.
 
 use super::{
     fixture::{Fixture, Running},
@@ -21,7 +21,7 @@ async fn start_reader(fixture: &Fixture, env: &Env, proxy: &Proxy) -> anyhow::Re
 }
 
 steersman::env_test! {
-    async fn a_reader_registers_what_a_writer_has_discovered_and_writes_nothing(env: Env) -> anyhow::Result<()> {
+    async fn a_reader_registers_discovered_handlers_and_writes_nothing(env: Env) -> anyhow::Result<()> {
         let (fixture, proxy) = (Fixture::new(&env).await?, Proxy::default());
         let extension = Extension::start().await?;
         fixture.write_secret("ca", &[("ca.crt", extension.endpoint().ca_pem.as_bytes())]).await?;
@@ -39,7 +39,7 @@ steersman::env_test! {
         Ok(())
     }
 
-    async fn a_reader_calls_no_extension_and_rejects_what_is_not_discovered(env: Env) -> anyhow::Result<()> {
+    async fn a_reader_calls_no_extension_and_rejects_undiscovered_handlers(env: Env) -> anyhow::Result<()> {
         let (fixture, proxy) = (Fixture::new(&env).await?, Proxy::default());
         let extension = FakeExtension::start(Answer::handlers(&[("one", "BeforeClusterCreate")])).await?;
         let reader = start_reader(&fixture, &env, &proxy).await?;
@@ -50,7 +50,7 @@ steersman::env_test! {
         let handler = fixture.handler("one", "mine");
         assert!(!reader.is_registered(&handler));
 
-        // The error is retried, and the status of the writer is an event.
+        // The reader reconciles again after its error, and after the writer has updated the status.
         let writer = fixture.start(&env).await?;
         reader.until_registered(&handler, true).await?;
         writer.stop().await?;
@@ -64,7 +64,7 @@ steersman::env_test! {
         reader.stop().await
     }
 
-    async fn a_reader_regards_the_pause_that_the_writer_reported(env: Env) -> anyhow::Result<()> {
+    async fn a_reader_changes_nothing_while_the_writer_reports_a_pause(env: Env) -> anyhow::Result<()> {
         let (fixture, extension) = (Fixture::new(&env).await?, Extension::start().await?);
         let writer = fixture.start(&env).await?;
         let reader = start_reader(&fixture, &env, &Proxy::default()).await?;

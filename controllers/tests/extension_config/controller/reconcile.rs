@@ -1,4 +1,4 @@
-//! Rows of the normal reconciliation.
+//! Reconciliation without failures.
 
 use super::fixture::{Fixture, INJECT, discovered, handlers};
 use super::proxy::Proxy;
@@ -15,7 +15,7 @@ use steersman_controllers::{
 };
 
 steersman::env_test! {
-    async fn before_the_warmup_a_reconcile_is_requeued_and_reads_and_writes_nothing(env: Env) -> anyhow::Result<()> {
+    async fn a_reconcile_before_the_warmup_is_requeued_without_reads_and_writes(env: Env) -> anyhow::Result<()> {
         let (fixture, proxy) = (Fixture::new(&env).await?, Proxy::default());
         let answer = Answer::handlers(&[]).hanging();
         let slow = FakeExtension::start(answer).await?;
@@ -130,7 +130,7 @@ steersman::env_test! {
         running.stop().await
     }
 
-    async fn an_annotation_without_a_ca_waits_for_its_secret(env: Env) -> anyhow::Result<()> {
+    async fn an_annotated_object_is_discovered_after_its_secret_is_created(env: Env) -> anyhow::Result<()> {
         let (fixture, extension) = (Fixture::new(&env).await?, Extension::start().await?);
         let running = fixture.start(&env).await?;
         let endpoint = extension.endpoint();

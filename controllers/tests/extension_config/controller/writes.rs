@@ -1,4 +1,4 @@
-//! Number of writes.
+//! Number of writes of the controller.
 
 use super::{
     fixture::{Fixture, discovered},
@@ -73,7 +73,7 @@ steersman::env_test! {
             let config = fixture.until(name, |it| it.status.as_ref().is_some_and(|it| it.conditions.len() == 2)).await?;
             messages.push((discovered(&config), config.metadata.resource_version));
         }
-        // Each of them is retried at least twice.
+        // Waits until each object was retried at least twice.
         let errors = running.reconciles("error");
         running.until_more("error", errors + 8).await?;
         running.stop().await?;

@@ -76,7 +76,7 @@ async fn a_slow_handler_is_an_error() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_handler_is_ignored_by_the_policy_ignore() -> anyhow::Result<()> {
+async fn a_slow_handler_is_ignored_with_the_policy_ignore() -> anyhow::Result<()> {
     let Some(mut both) = Fixture::new()? else {
         return Ok(());
     };
@@ -249,7 +249,7 @@ async fn handlers_are_called_for_their_hook_and_selected_namespaces() -> anyhow:
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_failing_handler_fails_a_call_of_all() -> anyhow::Result<()> {
+async fn the_first_failing_handler_fails_a_call_of_all_handlers() -> anyhow::Result<()> {
     let Some(mut both) = Fixture::new()? else {
         return Ok(());
     };
@@ -269,7 +269,7 @@ async fn the_first_failing_handler_fails_a_call_of_all() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the response that replaces an ignored failure, and that of no handlers.
+/// Returns the response to an ignored failure, which is also that of a hook without handlers.
 fn ignored_response() -> Value {
     json!({"status": "Success", "retryAfterSeconds": 0})
 }

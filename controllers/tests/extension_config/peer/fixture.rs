@@ -1,4 +1,4 @@
-//! Both runtime clients and both extension servers.
+//! Runtime clients and extension servers of both implementations.
 
 use super::{
     hooks::{self, Call, Requests, decode, text},
@@ -24,7 +24,7 @@ use steersman_controllers::extension_config::{
 use tempfile::TempDir;
 use tokio::{sync::mpsc, task::block_in_place};
 
-/// An implementation of the Runtime SDK.
+/// Implementation of the Runtime SDK.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Side {
     Rust,
@@ -47,7 +47,9 @@ pub(super) struct Served {
     _running: Option<Running>,
 }
 
-/// Both runtime clients, and what is needed to start extensions. Tests need a runtime with threads.
+/// Runtime clients of both implementations, and the settings to start extensions.
+///
+/// Tests that use it need a multi-threaded runtime.
 pub(super) struct Fixture {
     peer: Peer,
     runtime: RuntimeClient,
@@ -78,7 +80,7 @@ impl Fixture {
         }))
     }
 
-    /// Starts an extension with these handlers, which are described as for the peer.
+    /// Starts an extension. Its handlers are described in the format of the Go peer.
     pub(super) async fn serve(&mut self, side: Side, handlers: &[Value]) -> anyhow::Result<Served> {
         self.serve_clients_of(side, None, handlers).await
     }
@@ -224,7 +226,7 @@ impl Fixture {
         Ok(response.map(any.normalize))
     }
 
-    /// Makes the namespace `shop`, with these labels, known to both clients.
+    /// Creates the namespace `shop` with these labels, for both clients.
     pub(super) async fn create_namespace(&mut self, labels: Value) -> anyhow::Result<()> {
         self.ask(&json!({"op": "namespaces", "namespaces": {"shop": labels}}))?;
         let namespace =

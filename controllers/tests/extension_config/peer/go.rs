@@ -1,4 +1,4 @@
-//! Build of the peer with Go, once for each version of its sources.
+//! Builds the Go peer, once for each version of its sources.
 
 use std::{
     env, fs,
@@ -15,10 +15,10 @@ use std::{
 /// Reason of a skipped test, as `cargo xtask test` counts it.
 const WITHOUT_GO: &str = "no Go";
 
-/// Time between two lines about a running build.
+/// Interval of progress messages during a build.
 const PROGRESS: Duration = Duration::from_secs(10);
 
-/// Returns the executable of the peer, and builds it if needed. Returns `None` without Go.
+/// Returns the executable of the peer, and builds it if needed; `None` if Go is not installed.
 pub(super) fn executable() -> Option<PathBuf> {
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
@@ -41,7 +41,9 @@ fn go_version() -> Option<String> {
     succeeded.then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The executable is in the user's cache, under a name that depends on all of its sources.
+/// Returns the executable from the user's cache, and builds it first if it is missing.
+///
+/// Its name contains a hash of all sources.
 fn find_or_build(version: &str) -> io::Result<PathBuf> {
     let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/peers/capi");
     let directory = cache()?.join("steersman/peers/capi");
@@ -103,7 +105,7 @@ fn build(module: &Path, output: &Path) -> io::Result<()> {
         sleep(Duration::from_millis(50));
         if begun.elapsed() >= shown + PROGRESS {
             shown = begun.elapsed();
-            // libtest captures `eprintln!`, but not this.
+            // libtest captures `eprintln!`, but not writes to stderr.
             let _ = writeln!(
                 io::stderr(),
                 "building the Go peer of the Runtime SDK: {} s, about 2 min the first time",

@@ -1,4 +1,4 @@
-//! Hooks, without their types.
+//! Hooks of Cluster API behind one type.
 
 use futures::{FutureExt, future::BoxFuture};
 use serde::{Serialize, de::DeserializeOwned};
@@ -35,7 +35,7 @@ pub(super) struct Call<'a> {
 
 pub(super) struct AnyHook {
     pub(super) name: &'static str,
-    /// Adds a handler, described as for the peer.
+    /// Adds a handler, which is described in the format of the Go peer.
     pub(super) add: fn(Extension, &Value, Requests) -> Extension,
     pub(super) call: for<'a> fn(Call<'a>) -> BoxFuture<'a, Result<Value, CallError>>,
     /// Decodes and encodes a response, which removes the fields of the envelope.
@@ -83,7 +83,7 @@ fn add<H: Hook>(extension: Extension, handler: &Value, requests: Requests) -> Ex
     let mut extension = extension.on::<H, _>(name, move |request, cx| {
         let (response, requests) = (response.clone(), requests.clone());
         async move {
-            // The test may have ended.
+            // Fails if the test has ended.
             let _ = requests.send((cx.handler.to_string(), encode(request)));
             sleep(delay).await;
             H::Response::clone(&response)

@@ -1,7 +1,7 @@
-//! Cluster API's own Runtime SDK, in Go, as the other side: `tests/peers/capi`.
+//! Tests against Cluster API's own Runtime SDK: the Go program in `tests/peers/capi`.
 //!
 //! Each test runs both runtime clients against both extension servers, and expects the same result
-//! of all four pairs. Without Go the tests are skipped.
+//! from all four pairs. The tests are skipped if Go is not installed.
 
 mod discovery;
 mod failures;

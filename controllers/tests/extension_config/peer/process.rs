@@ -1,4 +1,4 @@
-//! A process of the peer: one line of JSON for each command and each answer.
+//! Process of the Go peer. Each command and each answer is one line of JSON.
 
 use super::go;
 use anyhow::{Context, ensure};
@@ -14,7 +14,7 @@ use std::{
 /// Time limit of a command.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A running peer. Dropping it ends the process.
+/// Running peer. Dropping it ends the process.
 pub(super) struct Peer {
     process: Child,
     input: ChildStdin,
@@ -22,7 +22,7 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// Starts the peer. Returns `None` without Go, and records that the test is skipped.
+    /// Starts the peer. Without Go, records that the test is skipped and returns `None`.
     pub(super) fn start() -> anyhow::Result<Option<Self>> {
         let Some(executable) = go::executable() else {
             return Ok(None);
@@ -50,7 +50,7 @@ impl Peer {
         }))
     }
 
-    /// Sends a command. The inner result is that of the peer: a value, or the text of an error.
+    /// Sends a command. The inner result is the answer of the peer: a value or an error text.
     pub(super) fn ask(&mut self, command: &Value) -> anyhow::Result<Result<Value, String>> {
         writeln!(self.input, "{command}")?;
         let answer = self.answers.recv_timeout(TIMEOUT);

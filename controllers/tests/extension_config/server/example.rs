@@ -1,4 +1,4 @@
-//! The example of a runtime extension.
+//! Test of the example of a runtime extension.
 
 #[expect(dead_code, reason = "its `main` is for `cargo run --example`")]
 #[path = "../../../examples/runtime_extension.rs"]

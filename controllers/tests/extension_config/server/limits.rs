@@ -1,4 +1,4 @@
-//! Handlers that fail, bodies that are too large, slow clients, and the end of the server.
+//! Failing handlers, limits of size and time, and shutdown of the server.
 
 use super::{
     ANSWER,
@@ -23,7 +23,7 @@ use tokio::{
 
 const MAX_BODY: usize = 20 << 20;
 
-/// Time limit of a condition that holds at once on an idle machine.
+/// Time limit of a wait that ends at once on an idle machine.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Returns an extension whose handler `answer` returns the length of the setting `a`.
@@ -67,7 +67,7 @@ async fn a_panic_is_a_failure_and_the_connection_stays_open() -> anyhow::Result<
     let served = serve(extension().on::<BeforeClusterCreate, _>(
         "answer",
         |request: BeforeClusterCreateRequest, _| {
-            // Before the future exists, and inside of it.
+            // Panics either before the future exists, or inside of it.
             assert!(!request.settings.contains_key("early"), "early secret");
             async move {
                 assert!(!request.settings.contains_key("late"), "late secret");
@@ -95,7 +95,7 @@ struct ReportsDrop(mpsc::UnboundedSender<()>);
 
 impl Drop for ReportsDrop {
     fn drop(&mut self) {
-        // The test may have ended.
+        // Fails if the test has ended.
         let _ = self.0.send(());
     }
 }
@@ -202,7 +202,7 @@ async fn a_head_that_is_not_complete_in_time_closes_the_connection() -> anyhow::
         .write_all(format!("POST {ANSWER} HTTP/1.1\r\nhost:").as_bytes())
         .await?;
     stream.flush().await?;
-    // The server reads the first part before the time passes: it answers a second connection.
+    // The answer on a second connection shows that the server has read the first part.
     served.connect().await?.post(ANSWER, "{}").await?;
     pause();
     advance(Duration::from_secs(31)).await;

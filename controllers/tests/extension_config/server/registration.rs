@@ -30,7 +30,7 @@ async fn error_of(extension: Extension) -> RegistrationError {
 }
 
 #[tokio::test]
-async fn names_of_handlers_are_unique_dns_labels() {
+async fn handler_names_must_be_unique_dns_labels() {
     let too_long = "a".repeat(64);
     for name in ["", "Upper", "under_score", "a.b", "-a", "a-", &too_long] {
         let error = error_of(with_handlers(&[name])).await;
@@ -45,7 +45,7 @@ async fn names_of_handlers_are_unique_dns_labels() {
 }
 
 #[tokio::test]
-async fn hooks_of_handlers_are_in_the_catalog_and_not_discovery() {
+async fn hooks_must_be_in_the_catalog_and_not_discovery() {
     let unknown = Extension::new(Catalog::new())
         .on::<BeforeClusterCreate, _>("handler", |_, _| async { message("") });
     let hook = BeforeClusterCreate::group_version_hook();
@@ -63,7 +63,7 @@ async fn hooks_of_handlers_are_in_the_catalog_and_not_discovery() {
 }
 
 #[tokio::test]
-async fn time_limits_are_those_that_clients_accept() {
+async fn time_limits_must_be_accepted_by_clients() {
     for seconds in [-1, 31] {
         let handler = "a".to_owned();
         assert_eq!(
@@ -78,7 +78,7 @@ async fn time_limits_are_those_that_clients_accept() {
 }
 
 #[tokio::test]
-async fn options_of_a_handler_follow_a_handler() {
+async fn an_option_without_a_handler_is_an_error() {
     for extension in [
         extension().timeout_seconds(1),
         extension().failure_policy(FailurePolicy::Fail),

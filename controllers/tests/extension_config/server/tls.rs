@@ -60,7 +60,7 @@ async fn clients_of_another_authority_are_rejected() -> anyhow::Result<()> {
 
     let foreign = other.client_certificate("manager", &[])?;
     for identity in [None, Some(&foreign)] {
-        // With TLS 1.3, the client learns this from its first read.
+        // With TLS 1.3, the first read of the client fails, not its handshake.
         let answered = async {
             let mut connection = Connection::open(address, &served.ca, identity).await?;
             connection.post(ANSWER, "{}").await
@@ -71,7 +71,7 @@ async fn clients_of_another_authority_are_rejected() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn certificates_of_clients_need_a_valid_authority() -> anyhow::Result<()> {
+async fn an_invalid_client_ca_is_an_error() -> anyhow::Result<()> {
     for pem in ["", "no PEM", "-----BEGIN CERTIFICATE-----\n!\n-----END"] {
         let authority = Authority::generate()?;
         let signed = authority.server_certificate()?;
@@ -88,7 +88,7 @@ async fn certificates_of_clients_need_a_valid_authority() -> anyhow::Result<()> 
 }
 
 #[test]
-fn a_key_is_not_shown() -> anyhow::Result<()> {
+fn debug_output_contains_no_key() -> anyhow::Result<()> {
     let signed = Authority::generate()?.server_certificate()?;
     let certificate = ServingCertificate::pem(signed.certificate_pem, signed.key_pem.clone());
     assert!(!format!("{certificate:?}").contains("KEY"));

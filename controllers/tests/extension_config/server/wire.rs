@@ -1,4 +1,4 @@
-//! Paths, requests and responses.
+//! Wire format: paths, requests and responses.
 
 use super::{ANSWER, DISCOVERY, extension, message, serve};
 use http::{Method, StatusCode};
@@ -89,7 +89,7 @@ async fn a_handler_receives_the_whole_request_and_its_response_is_sent() -> anyh
 }
 
 #[tokio::test]
-async fn an_error_of_a_handler_is_the_message_of_a_failure() -> anyhow::Result<()> {
+async fn an_error_of_a_handler_becomes_the_message_of_a_failure() -> anyhow::Result<()> {
     let handler = |_, _| async { Err::<BeforeClusterCreateResponse, _>("quota exceeded") };
     let served = serve(extension().on::<BeforeClusterCreate, _>("answer", handler)).await?;
     let response = served.connect().await?.post(ANSWER, "{}").await?;

@@ -43,7 +43,7 @@ impl From<ResponseStatus> for String {
     }
 }
 
-/// Reads `null` as the default, as Go does. It writes empty lists and bytes as `null`.
+/// Deserializes `null` as the default, because Go writes empty lists and bytes as `null`.
 pub(super) fn null_default<'de, T, D>(deserializer: D) -> Result<T, D::Error>
 where
     T: Default + Deserialize<'de>,
@@ -107,7 +107,7 @@ macro_rules! plain_response {
                 skip_serializing_if = "String::is_empty"
             )]
             pub message: String,
-            /// After how many seconds the hook is called again. 0: the hook does not delay anything.
+            /// Delay in seconds until Cluster API calls the hook again. 0: the hook blocks nothing.
             #[serde(default, deserialize_with = "super::common::null_default")]
             pub retry_after_seconds: i32,
         }

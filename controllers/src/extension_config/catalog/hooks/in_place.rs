@@ -179,7 +179,7 @@ pub struct CanUpdateMachineSetResponse {
 response!(CanUpdateMachineSetResponse);
 
 hook! {
-    /// Updates a Machine in place. Is called until it returns no `retry_after_seconds`.
+    /// Updates a Machine in place. Called again until `retry_after_seconds` of the response is 0.
     UpdateMachine(UpdateMachineRequest) -> UpdateMachineResponse
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 hook! {
-    /// Is called before the objects of a Cluster's topology are created. It can delay them.
+    /// Called before the objects of a Cluster's topology are created. It can delay them.
     BeforeClusterCreate(BeforeClusterCreateRequest) -> BeforeClusterCreateResponse
 }
 
@@ -35,7 +35,7 @@ plain_response! {
 }
 
 hook! {
-    /// Is called when the control plane of a Cluster can be reached for the first time.
+    /// Called when the control plane of a Cluster can be reached for the first time.
     AfterControlPlaneInitialized(AfterControlPlaneInitializedRequest) -> AfterControlPlaneInitializedResponse
 }
 
@@ -62,7 +62,7 @@ plain_response! {
 }
 
 hook! {
-    /// Is called after a Cluster was deleted and before its objects are. It can delay them.
+    /// Called after a Cluster was deleted and before its objects are. It can delay them.
     BeforeClusterDelete(BeforeClusterDeleteRequest) -> BeforeClusterDeleteResponse
 }
 

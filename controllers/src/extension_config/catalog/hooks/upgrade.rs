@@ -20,7 +20,7 @@ pub struct UpgradeStep {
 }
 
 hook! {
-    /// Is called once before an upgrade of a Cluster. It can delay the upgrade.
+    /// Called once before an upgrade of a Cluster. It can delay the upgrade.
     BeforeClusterUpgrade(BeforeClusterUpgradeRequest) -> BeforeClusterUpgradeResponse
 }
 
@@ -68,7 +68,7 @@ plain_response! {
 }
 
 hook! {
-    /// Is called before each step of the control plane. It can delay the step.
+    /// Called before each step of the control plane. It can delay the step.
     BeforeControlPlaneUpgrade(BeforeControlPlaneUpgradeRequest) -> BeforeControlPlaneUpgradeResponse
 }
 
@@ -116,7 +116,7 @@ plain_response! {
 }
 
 hook! {
-    /// Is called after each step of the control plane. It can delay the next step.
+    /// Called after each step of the control plane. It can delay the next step.
     AfterControlPlaneUpgrade(AfterControlPlaneUpgradeRequest) -> AfterControlPlaneUpgradeResponse
 }
 
@@ -161,7 +161,7 @@ plain_response! {
 }
 
 hook! {
-    /// Is called before each step of the workers. It can delay the step.
+    /// Called before each step of the workers. It can delay the step.
     BeforeWorkersUpgrade(BeforeWorkersUpgradeRequest) -> BeforeWorkersUpgradeResponse
 }
 
@@ -209,7 +209,7 @@ plain_response! {
 }
 
 hook! {
-    /// Is called after each step of the workers. It can delay the next step.
+    /// Called after each step of the workers. It can delay the next step.
     AfterWorkersUpgrade(AfterWorkersUpgradeRequest) -> AfterWorkersUpgradeResponse
 }
 
@@ -254,7 +254,7 @@ plain_response! {
 }
 
 hook! {
-    /// Is called once after an upgrade of a Cluster. It can delay the next upgrade.
+    /// Called once after an upgrade of a Cluster. It can delay the next upgrade.
     AfterClusterUpgrade(AfterClusterUpgradeRequest) -> AfterClusterUpgradeResponse
 }
 
