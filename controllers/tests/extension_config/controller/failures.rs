@@ -110,8 +110,9 @@ steersman::env_test! {
         // The first call and three retries, each after at least 1 s.
         let took = begun.elapsed();
         assert!(took >= Duration::from_secs(3), "4 calls in {took:?}");
-        let config = fixture.until("mine", |it| discovered(it).1.ends_with("call 3")).await?;
-        assert_eq!(discovered(&config).0, "False");
+        let (status, message) = discovered(&fixture.get("mine").await?);
+        assert_eq!(status, "False");
+        assert!(message.contains("got failure response with message: call "), "{message}");
         running.stop().await
     }
 
