@@ -12,7 +12,7 @@
 //! a part that changes between attempts.
 
 use super::{
-    ExtensionConfig, admission,
+    ExtensionConfig, ExtensionHandler, admission,
     ca_bundle::{CaBundleError, injected_ca_bundle},
     client::RuntimeClient,
 };
@@ -110,7 +110,11 @@ impl Discoverer {
         debug!(name, "discovering handlers");
         let result = match self.runtime.discover(&config).await {
             Ok(handlers) => {
-                config.status.get_or_insert_default().handlers = handlers;
+                let known = &mut config.status.get_or_insert_default().handlers;
+                // The replicas of an extension can list their handlers in different orders.
+                if !has_same_handlers(known, &handlers) {
+                    *known = handlers;
+                }
                 set_discovered(&mut config, now);
                 Ok(())
             }
@@ -193,6 +197,11 @@ fn with_paused_of(config: &ExtensionConfig, mut patched: ExtensionConfig) -> Ext
         conditions::set(&mut patched, paused.clone());
     }
     patched
+}
+
+/// Returns whether two lists have the same handlers, in any order. Their names are unique.
+fn has_same_handlers(one: &[ExtensionHandler], other: &[ExtensionHandler]) -> bool {
+    one.len() == other.len() && one.iter().all(|handler| other.contains(handler))
 }
 
 fn set_discovered(config: &mut ExtensionConfig, now: Timestamp) {

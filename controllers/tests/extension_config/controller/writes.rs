@@ -54,6 +54,23 @@ steersman::env_test! {
         Ok(())
     }
 
+    async fn another_order_of_the_same_handlers_is_not_written(env: Env) -> anyhow::Result<()> {
+        let (fixture, proxy) = (Fixture::new(&env).await?, Proxy::default());
+        let (one, two) = (("one", "BeforeClusterCreate"), ("two", "BeforeClusterDelete"));
+        let extension = FakeExtension::start(Answer::handlers(&[one, two])).await?;
+        let running = fixture.start_behind(&env, &proxy).await?;
+        fixture.create("mine", &extension.endpoint()).await?;
+        running.until_settled(&fixture, "mine", "one").await?;
+        let (writes, successes) = (proxy.writes().len(), running.reconciles("success"));
+        extension.set_answer(Answer::handlers(&[two, one]));
+        fixture.touch("mine", "1").await?;
+        running.until_more("success", successes).await?;
+        running.manager.wait_queues_empty().await;
+        running.stop().await?;
+        assert_eq!(proxy.writes().len(), writes, "{:?}", proxy.writes());
+        Ok(())
+    }
+
     async fn an_unchanged_failure_is_written_once(env: Env) -> anyhow::Result<()> {
         let (fixture, proxy) = (Fixture::new(&env).await?, Proxy::default());
         let mut dead = Extension::start().await?;
