@@ -3,7 +3,7 @@
 mod cache;
 mod call;
 mod call_all;
-mod certificates;
+pub(crate) mod certificates;
 mod connections;
 mod discovery;
 mod fixture;

@@ -5,7 +5,10 @@ use super::{
     proxy::Proxy,
 };
 use crate::{
-    client::raw_server::{RawServer, Reply},
+    client::{
+        certificates::{Ca, Validity},
+        raw_server::{RawServer, Reply},
+    },
     support::{Answer, Endpoint, Extension, FakeExtension},
 };
 use serde_json::json;
@@ -24,6 +27,21 @@ async fn registered(env: &Env, proxy: &Proxy) -> anyhow::Result<(Fixture, FakeEx
     fixture.create("mine", &extension.endpoint()).await?;
     running.until_settled(&fixture, "mine", "one").await?;
     Ok((fixture, extension, running))
+}
+
+fn endpoint(server: &RawServer) -> Endpoint {
+    Endpoint {
+        url: server.url(),
+        ca_pem: server.ca.clone(),
+    }
+}
+
+/// Answers a discovery with the handler `one`.
+fn one_handler() -> Reply {
+    let hook = json!({
+        "apiVersion": "hooks.runtime.cluster.x-k8s.io/v1alpha1", "hook": "BeforeClusterCreate",
+    });
+    Reply::handlers(json!([{"name": "one", "requestHook": hook}]))
 }
 
 steersman::env_test! {
@@ -95,6 +113,67 @@ steersman::env_test! {
         running.stop().await
     }
 
+    async fn every_answer_that_is_not_valid_is_reported_and_keeps_the_handlers(env: Env) -> anyhow::Result<()> {
+        let (fixture, server) = (Fixture::new(&env).await?, RawServer::start(one_handler()).await?);
+        let running = fixture.start(&env).await?;
+        fixture.create("mine", &endpoint(&server)).await?;
+        let handler = fixture.handler("one", "mine");
+        running.until_settled(&fixture, "mine", "one").await?;
+        let other_hook = json!({"kind": "BeforeClusterCreateResponse", "status": "Success"});
+        let redirect = format!("location: {}/other\r\n", server.url());
+        for (index, (reply, text)) in [
+            (Reply::with_headers(302, &redirect, ""), "status code 302 != 200"),
+            (Reply::status(204, ""), "status code 204 != 200"),
+            (Reply::Endless { status: 200 }, "response body is larger than 20971520 bytes"),
+            (Reply::status(200, "{"), "failed to decode response: EOF while parsing an object"),
+            (Reply::status(200, ""), "failed to decode response: EOF while parsing a value"),
+            (Reply::json(&json!({})), "got unknown response status \"\""),
+            (Reply::json(&other_hook), "got a response of kind \"BeforeClusterCreateResponse\""),
+            (Reply::BytesAndClose(b"SSH-2.0\r\n\r\n".to_vec()), "http call failed: Post"),
+            (Reply::Hang, "no complete response within 10s"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            server.set_reply(reply);
+            fixture.touch("mine", &index.to_string()).await?;
+            let config = fixture.until("mine", |it| discovered(it).1.contains(text)).await?;
+            assert_eq!(discovered(&config).0, "False", "{text}");
+            assert_eq!(handlers(&config), [handler.as_str()], "{text}");
+            assert!(running.is_registered(&handler), "{text}");
+        }
+        server.set_reply(one_handler());
+        fixture.touch("mine", "last").await?;
+        fixture.until_reason("mine", "Discovered").await?;
+        running.stop().await
+    }
+
+    async fn every_certificate_that_is_not_valid_is_reported_and_keeps_the_handlers(env: Env) -> anyhow::Result<()> {
+        let (fixture, server) = (Fixture::new(&env).await?, RawServer::start(one_handler()).await?);
+        let running = fixture.start(&env).await?;
+        fixture.create("mine", &endpoint(&server)).await?;
+        let handler = fixture.handler("one", "mine");
+        running.until_settled(&fixture, "mine", "one").await?;
+        let (ca, other) = (Ca::new()?, Ca::new()?);
+        for (signed, text) in [
+            (other.sign(&["127.0.0.1"], Validity::Now)?, "signed by an unknown authority"),
+            (ca.sign(&["127.0.0.1"], Validity::Past)?, "it has expired"),
+            (ca.sign(&["127.0.0.2"], Validity::Now)?, "certificate not valid for name"),
+        ] {
+            let invalid = RawServer::with_certificate(ca.pem(), &signed, one_handler()).await?;
+            let (url, ca_bundle) = (invalid.url(), endpoint(&invalid).ca_bundle());
+            let client_config = json!({"url": url, "caBundle": ca_bundle});
+            fixture.patch("mine", json!({"spec": {"clientConfig": client_config}})).await?;
+            let config = fixture.until("mine", |it| discovered(it).1.contains(text)).await?;
+            assert_eq!(discovered(&config).0, "False", "{text}");
+            assert_eq!(handlers(&config), [handler.as_str()], "{text}");
+            let registered = running.runtime.registry().get(&handler)?;
+            assert_eq!(registered.client_config.url, Some(server.url()), "{text}");
+            assert_eq!(invalid.counts().requests, 0, "{text}");
+        }
+        running.stop().await
+    }
+
     async fn a_failure_whose_message_changes_is_retried_with_backoff(env: Env) -> anyhow::Result<()> {
         let fixture = Fixture::new(&env).await?;
         let (server, calls) = (RawServer::start(Reply::success()).await?, AtomicUsize::new(0));
@@ -102,10 +181,9 @@ steersman::env_test! {
             let message = format!("call {}", calls.fetch_add(1, Relaxed));
             Reply::json(&json!({"status": "Failure", "message": message}))
         });
-        let endpoint = Endpoint { url: server.url(), ca_pem: server.ca.clone() };
         let running = fixture.start(&env).await?;
         let begun = Instant::now();
-        fixture.create("mine", &endpoint).await?;
+        fixture.create("mine", &endpoint(&server)).await?;
         server.until(|counts| counts.requests > 3).await?;
         // The first call and three retries, each after at least 1 s.
         let took = begun.elapsed();
