@@ -3,7 +3,7 @@
 use anyhow::Result;
 use k8s_openapi::ByteString;
 use serde_json::json;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use steersman::{
     client::Client,
     object::ObjectKey,
@@ -19,6 +19,11 @@ use steersman_controllers::extension_config::{
     client::{CallOptions, RuntimeClient},
     server::{Extension, Running, ServingCertificate},
 };
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    time::sleep,
+};
 
 /// Extension server with one handler, and its client.
 #[derive(Clone)]
@@ -27,7 +32,7 @@ pub(crate) struct Loopback {
     config: ExtensionConfig,
     request: Arc<BeforeClusterCreateRequest>,
     /// Stops the server when it is dropped.
-    _running: Arc<Running>,
+    running: Arc<Running>,
 }
 
 impl Loopback {
@@ -65,8 +70,25 @@ impl Loopback {
                 cluster,
                 ..BeforeClusterCreateRequest::default()
             }),
-            _running: Arc::new(running),
+            running: Arc::new(running),
         })
+    }
+
+    /// Puts a proxy in front of the server that connects to it after a delay.
+    pub(crate) async fn delayed(mut self, delay: Duration) -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        self.config.spec.client_config.url = Some(format!("https://{}", listener.local_addr()?));
+        let server = self.running.local_addr();
+        tokio::spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    sleep(delay).await;
+                    let mut server = TcpStream::connect(server).await?;
+                    copy_bidirectional(&mut client, &mut server).await
+                });
+            }
+        });
+        Ok(self)
     }
 
     pub(crate) async fn call(&self) -> Result<()> {

@@ -24,11 +24,15 @@ const CALLS: usize = 5_000;
 /// Number of extension servers that are discovered at the same time.
 const EXTENSIONS: usize = 100;
 
+/// Time that a slow extension server takes to answer.
+const SLOW: Duration = Duration::from_secs(1);
+
 const WORKLOADS: &[Workload] = &[
     (&["hook-calls"], "calls/s", || calls_per_second(1)),
     (&["hook-calls-8c"], "calls/s", || calls_per_second(8)),
     (&["hook-latency-p50", "hook-latency-p99"], "us", latency),
-    (&["discover-100"], "ms", discover),
+    (&["discover-100"], "ms", || discover(Duration::ZERO)),
+    (&["discover-100-slow"], "ms", || discover(SLOW)),
 ];
 
 fn main() -> ExitCode {
@@ -77,9 +81,9 @@ fn latency() -> Result<Vec<f64>> {
 }
 
 /// Time of concurrent discoveries, each with a connection of its own.
-fn discover() -> Result<Vec<f64>> {
+fn discover(delay: Duration) -> Result<Vec<f64>> {
     runtime()?.block_on(async {
-        let loopback = Loopback::start().await?;
+        let loopback = Loopback::start().await?.delayed(delay).await?;
         let begun = Instant::now();
         let mut discoveries = JoinSet::new();
         for _ in 0..EXTENSIONS {

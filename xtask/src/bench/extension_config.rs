@@ -29,4 +29,5 @@ const WORKLOADS: &[Workload] = &[
     workload("hook-latency-p50", 1, &[]),
     workload("hook-latency-p99", 1, &[]),
     workload("discover-100", 1, &[]),
+    workload("discover-100-slow", 1, &[]),
 ];
