@@ -4,14 +4,14 @@
 
 use crate::{
     ApiServer, Options,
-    schema::quantity,
+    schema::{Schema, quantity},
     selector::{FieldSelector, LabelSelector},
 };
 use bytes::Bytes;
 use http::{Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::{
     runtime::{self, Runtime},
     task::yield_now,
@@ -21,6 +21,9 @@ use tower_service::Service as _;
 
 /// Longest wait for a response. Watches and reads at a future revision do not respond at once.
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(50);
+
+/// Longest time to compile and evaluate one rule. Builds without optimisation take a tenth of it.
+const RULE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Upper bound of the number of tasks of one server.
 const TASKS: usize = 32;
@@ -166,6 +169,60 @@ pub fn quantities(data: &[u8]) {
     assert!(
         rounded.round_up_to_thousandths().is_equal_amount(rounded),
         "{rounded} of {text:?}"
+    );
+}
+
+/// Compiles a rule, and evaluates it on objects that are valid and invalid.
+///
+/// Invariant: a rule is an error of the CRD, or its evaluation ends within the limit.
+pub fn cel_rules(data: &[u8]) {
+    let Ok(rule) = str::from_utf8(data) else {
+        return;
+    };
+    let schema = json!({"type": "object", "properties": {"spec": {
+        "type": "object",
+        "properties": {
+            "n": {"type": "integer"},
+            "d": {"type": "number"},
+            "s": {"type": "string", "maxLength": 100},
+            "b": {"type": "boolean"},
+            "namespace": {"type": "string", "maxLength": 20},
+            "time": {"type": "string", "format": "date-time"},
+            "wait": {"type": "string", "format": "duration"},
+            "port": {"x-kubernetes-int-or-string": true, "maxLength": 20},
+            "nums": {"type": "array", "maxItems": 20, "items": {"type": "integer"}},
+            "set": {"type": "array", "maxItems": 20, "x-kubernetes-list-type": "set", "items": {"type": "string", "maxLength": 20}},
+            "list": {
+                "type": "array", "maxItems": 20, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+                "items": {"type": "object", "properties": {"k": {"type": "string", "maxLength": 20}, "v": {"type": "integer"}}},
+            },
+            "map": {"type": "object", "maxProperties": 20, "additionalProperties": {"type": "integer"}},
+            "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+        },
+        "x-kubernetes-validations": [{"rule": rule, "message": "m", "messageExpression": "string(self.n)"}],
+    }}});
+    let started = Instant::now();
+    if let Ok(schema) = Schema::from_crd(&schema, false, "s") {
+        let object = json!({"spec": {
+            "n": 3, "d": 1.5, "s": "hello", "b": true, "namespace": "x", "time": "2024-05-06T07:08:09Z", "wait": "90s",
+            "port": "80%", "nums": [1, 2, 3], "set": ["a", "b"], "list": [{"k": "a", "v": 1}, {"k": "b", "v": 2}],
+            "map": {"x": 1, "y": 2}, "free": {"any": 1},
+        }});
+        let empty = json!({"spec": {}});
+        for (object, old) in [
+            (&object, None),
+            (&empty, None),
+            (&object, Some(&empty)),
+            (&empty, Some(&object)),
+        ] {
+            let found = schema.validate(object, old);
+            assert!(found.errors.len() <= 1, "{:?}", found.errors);
+        }
+    }
+    assert!(
+        started.elapsed() < RULE_TIMEOUT,
+        "{rule:?} takes {:?}",
+        started.elapsed()
     );
 }
 

@@ -32,9 +32,9 @@
 //! # Compatibility
 //!
 //! Resource versions, watches, pagination, conflicts, no-op writes, generations, finalizers,
-//! graceful deletion, the status and scale subresources, CRDs with their schemas, garbage
-//! collection, namespaces, discovery, tables, and the defaults and validation of the built-in kinds
-//! are those of kube-apiserver. The suite `tests/conformance` in the root of the repository runs
+//! graceful deletion, the status and scale subresources, CRDs with their schemas and CEL rules,
+//! garbage collection, namespaces, discovery, tables, and the defaults and validation of the
+//! built-in kinds are those of kube-apiserver. The suite `tests/conformance` in the root of the repository runs
 //! each case on both servers and compares the responses field by field. `DIFFERENCES.md` lists the
 //! differences. Kinds that are not registered get 404.
 //!
@@ -47,7 +47,6 @@
 //! * server-side apply and strategic merge patches: 415;
 //! * protobuf bodies: 415. `kubectl create ns|deployment|secret …` sends them;
 //! * `OpenAPI` documents. `kubectl create -f` needs `--validate=false`, since it validates with them;
-//! * CEL rules in CRDs: ignored;
 //! * CRDs with webhook conversion: 422;
 //! * RBAC: every authenticated user may do everything. Requests with `Impersonate-*` headers: 403;
 //! * webhooks.

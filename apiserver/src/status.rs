@@ -102,6 +102,7 @@ pub struct FieldError {
 pub enum FieldErrorKind {
     Duplicate,
     Forbidden,
+    Internal,
     Invalid,
     NotFound,
     NotSupported,
@@ -116,6 +117,7 @@ impl FieldErrorKind {
         match self {
             Self::Duplicate => "FieldValueDuplicate",
             Self::Forbidden => "FieldValueForbidden",
+            Self::Internal => "InternalError",
             Self::Invalid => "FieldValueInvalid",
             Self::NotFound => "FieldValueNotFound",
             Self::NotSupported => "FieldValueNotSupported",
@@ -250,6 +252,15 @@ impl FieldError {
             FieldErrorKind::Forbidden,
             field,
             format!("Forbidden: {detail}"),
+        )
+    }
+
+    /// The server cannot check the field.
+    pub(crate) fn internal(field: impl Into<String>, detail: impl fmt::Display) -> Self {
+        Self::new(
+            FieldErrorKind::Internal,
+            field,
+            format!("Internal error: {detail}"),
         )
     }
 

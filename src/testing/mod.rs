@@ -4,7 +4,7 @@
 //! | server | use it for | needs |
 //! |---|---|---|
 //! | [`Env::embedded`], or `steersman_apiserver` itself | most tests: paused time, faults, forks, a journal of requests, thousands of servers at once | nothing |
-//! | [`Environment`], [`Env::real`] | features that the embedded server does not have (RBAC, CEL, server-side apply, webhooks), and to verify the assumptions of a test | etcd and kube-apiserver in `KUBEBUILDER_ASSETS`, as for envtest: `setup-envtest use -p path` installs them and prints their directory; some seconds for each test binary |
+//! | [`Environment`], [`Env::real`] | features that the embedded server does not have (RBAC, server-side apply, webhooks), and to verify the assumptions of a test | etcd and kube-apiserver in `KUBEBUILDER_ASSETS`, as for envtest: `setup-envtest use -p path` installs them and prints their directory; some seconds for each test binary |
 //! | [`Environment`] with `USE_EXISTING_CLUSTER=true` | tests that need nodes: running pods, volumes, networks | a kubeconfig |
 //!
 //! Write a test once with [`env_test!`](crate::env_test), to run it on the first two:

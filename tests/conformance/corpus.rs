@@ -11,9 +11,10 @@ use steersman_apiserver::fuzz as server;
 type Body = fn(&[u8]);
 
 /// The targets and their bodies, sorted by name.
-const TARGETS: [(&str, Body); 8] = [
+const TARGETS: [(&str, Body); 9] = [
     ("admin_paths", framework::admin_paths),
     ("bodies", server::bodies),
+    ("cel_rules", server::cel_rules),
     ("compact", framework::compact),
     ("patches", server::patches),
     ("quantities", server::quantities),
@@ -73,6 +74,11 @@ fn admin_paths_pass_their_corpus() {
 #[test]
 fn bodies_pass_their_corpus() {
     run("bodies");
+}
+
+#[test]
+fn cel_rules_pass_their_corpus() {
+    run("cel_rules");
 }
 
 #[test]

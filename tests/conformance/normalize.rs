@@ -67,6 +67,13 @@ static GO: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
             pattern(r"(?s)(valid regular expression, but isn't:) .*"),
             "$1 $$go",
         ),
+        // The compiler of CEL shows the position of an error in the rule. The estimate of a rule's cost
+        // is not exact.
+        (
+            pattern(r"(?s)ompilation failed: .*"),
+            "ompilation failed: $$go",
+        ),
+        (pattern(r"(exceeds budget by factor of) [^(]*"), "$1 $$go "),
         // Parts of a CRD printed as Go structs.
         (
             pattern(

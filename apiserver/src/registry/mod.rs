@@ -187,7 +187,7 @@ impl ResourceRequest<'_> {
     }
 
     /// Validates an object and reports all errors.
-    fn validate(&self, name: &str, object: &Value, old: Option<&Value>) -> Result<()> {
+    fn validate(&mut self, name: &str, object: &Value, old: Option<&Value>) -> Result<()> {
         let resource = &self.served.resource;
         let mut errors = match old {
             None => meta::validate_create(resource, object),
@@ -200,10 +200,12 @@ impl ResourceRequest<'_> {
                 errors.extend(errors.clone());
                 errors.extend(meta::validate_create(resource, object));
             }
-            errors.extend(match (self.subresource, old) {
+            let found = match (self.subresource, old) {
                 (Subresource::Status, Some(old)) => resource.schema.validate_status(object, old),
                 _ => resource.schema.validate(object, old),
-            });
+            };
+            errors.extend(found.errors);
+            self.warnings.extend(found.warnings);
             errors.extend(
                 resource
                     .strategy

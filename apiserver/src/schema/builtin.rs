@@ -23,7 +23,7 @@ pub(super) fn schema(definition: &str) -> Option<Schema> {
         nodes: TABLE.nodes.clone(),
         root,
         builtin: true,
-        has_rules: false,
+        rules: None,
         has_embedded: false,
         has_lists: true,
     })

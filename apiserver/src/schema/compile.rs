@@ -10,7 +10,8 @@ use serde_json::{Map, Value};
 /// Logical junctors: keywords with lists of schemas.
 pub(super) const JUNCTORS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 
-pub(super) fn compile(schema: &Value, preserve: bool) -> Schema {
+/// Compiles a structural schema without its CEL rules. Returns also whether it has any.
+pub(super) fn compile(schema: &Value, preserve: bool) -> (Schema, bool) {
     let mut compiler = Compiler {
         nodes: Vec::new(),
         has_rules: false,
@@ -23,14 +24,15 @@ pub(super) fn compile(schema: &Value, preserve: bool) -> Schema {
     nodes[root as usize].preserve |= preserve;
     let has_embedded = nodes.iter().any(|node| node.embedded);
     let has_lists = nodes.iter().any(|node| node.list != ListType::Atomic);
-    Schema {
+    let schema = Schema {
         nodes: nodes.into(),
         root,
         builtin: false,
-        has_rules,
+        rules: None,
         has_embedded,
         has_lists,
-    }
+    };
+    (schema, has_rules)
 }
 
 struct Compiler {
@@ -206,7 +208,7 @@ fn format(kind: ValueType, name: &str) -> Option<ValueFormat> {
     }
 }
 
-fn list(schema: &Value) -> ListType {
+pub(super) fn list(schema: &Value) -> ListType {
     match schema["x-kubernetes-list-type"].as_str() {
         Some("set") => ListType::Set,
         Some("map") => ListType::Map(strings(

@@ -4,6 +4,7 @@
 //! need no special case and all built-in types share one table.
 
 mod builtin;
+pub(crate) mod cel;
 mod checksums;
 mod compile;
 mod decode;
@@ -30,17 +31,13 @@ use serde_json::{Map, Value};
 use std::{fmt, sync::Arc};
 
 /// The schema of a resource.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each says whether one step can be skipped"
-)]
 pub(crate) struct Schema {
     nodes: Arc<[Node]>,
     root: NodeId,
     /// The schema is that of a built-in type, which Go decodes.
     builtin: bool,
-    /// There are CEL rules, which the real server checks only on objects without other errors.
-    has_rules: bool,
+    /// CEL rules. `None` if there are none.
+    rules: Option<cel::Rules>,
     /// Some values are resources with apiVersion, kind and metadata.
     has_embedded: bool,
     /// Some lists are sets or maps.
@@ -192,7 +189,7 @@ impl Schema {
             nodes: Arc::new([keep]),
             root: 0,
             builtin: false,
-            has_rules: false,
+            rules: None,
             has_embedded: false,
             has_lists: false,
         }
@@ -209,9 +206,14 @@ impl Schema {
             errors.extend(others);
             return Err(errors);
         }
-        let compiled = compile::compile(schema, preserve_unknown_fields);
+        let (mut compiled, has_rules) = compile::compile(schema, preserve_unknown_fields);
         errors.extend(compiled.check_defaults(schema, path));
         errors.extend(others);
+        if has_rules {
+            let (rules, found) = cel::compile(schema, path, errors.is_empty());
+            compiled.rules = rules;
+            errors.extend(found);
+        }
         if errors.is_empty() {
             Ok(compiled)
         } else {

@@ -186,6 +186,16 @@ impl Quantity {
         self.nanos < 0
     }
 
+    /// Returns the amount in billionths.
+    pub(super) fn nanos(self) -> i128 {
+        self.nanos
+    }
+
+    /// Returns the quantity with another amount in billionths. `None` if it is too large.
+    pub(super) fn with_nanos(self, nanos: i128) -> Option<Self> {
+        (nanos.abs() < NANOS_LIMIT).then_some(Self { nanos, ..self })
+    }
+
     pub(crate) fn is_zero(self) -> bool {
         self.nanos == 0
     }

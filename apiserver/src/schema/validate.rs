@@ -4,10 +4,10 @@
 //! errors of the one with the fewest are reported.
 
 use super::{
-    Additional, Bound, ListType, Node, NodeId, Rules, Schema, ValueFormat, ValueType, is_meta,
-    listtype, path::Path, type_name,
+    Additional, Bound, ListType, Node, NodeId, Rules, Schema, ValueFormat, ValueType,
+    cel::Violations, is_meta, listtype, path::Path, type_name,
 };
-use crate::status::{FieldError, FieldErrorKind, FieldErrors};
+use crate::status::{FieldError, FieldErrorKind, FieldErrors, StrictErrors};
 use serde_json::{Map, Number, Value, json};
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ pub(super) const NO_FIELD: &str = "<nil>";
 
 impl Schema {
     /// Validates an object that replaces `old`, if any.
-    pub(crate) fn validate(&self, object: &Value, old: Option<&Value>) -> FieldErrors {
+    pub(crate) fn validate(&self, object: &Value, old: Option<&Value>) -> Violations {
         let mut errors = FieldErrors::new();
         self.check(self.root, object, None, &Path::ROOT, &mut errors);
         if let (Some(_), false) = (old, errors.is_empty()) {
@@ -31,30 +31,36 @@ impl Schema {
     }
 
     /// Adds the errors that depend on the whole object or on other errors.
-    fn finish(&self, object: &Value, old: Option<&Value>, mut errors: FieldErrors) -> FieldErrors {
+    fn finish(&self, object: &Value, old: Option<&Value>, mut errors: FieldErrors) -> Violations {
         errors.extend(self.check_embedded(object));
         let lists = self.check_lists(object);
         // Duplicates in the old object allow all duplicates.
         if !lists.is_empty() && old.is_none_or(|old| self.check_lists(old).is_empty()) {
             errors.extend(lists);
         }
-        if self.has_rules && errors.iter().any(is_blocking) {
-            errors.push(FieldError::invalid(NO_FIELD, &Value::Null, NOT_CHECKED));
+        let mut warnings = StrictErrors::new();
+        if let Some(rules) = &self.rules {
+            if errors.iter().any(is_blocking) {
+                errors.push(FieldError::invalid(NO_FIELD, &Value::Null, NOT_CHECKED));
+            } else {
+                let found = rules.check(object, old);
+                errors.extend(found.errors);
+                warnings = found.warnings;
+            }
         }
-        errors
+        Violations { errors, warnings }
     }
 
     /// Validates only the status, for a request on `/status`. As on the real server, messages
     /// contain paths relative to the status.
-    pub(crate) fn validate_status(&self, object: &Value, old: &Value) -> FieldErrors {
-        let Some((id, status)) = self.root().named("status").zip(object.get("status")) else {
-            return FieldErrors::new();
-        };
+    pub(crate) fn validate_status(&self, object: &Value, old: &Value) -> Violations {
         let mut errors = FieldErrors::new();
-        self.check(id, status, None, &Path::ROOT, &mut errors);
-        if !errors.is_empty() {
-            errors = FieldErrors::new();
-            self.check(id, status, old.get("status"), &Path::ROOT, &mut errors);
+        if let Some((id, status)) = self.root().named("status").zip(object.get("status")) {
+            self.check(id, status, None, &Path::ROOT, &mut errors);
+            if !errors.is_empty() {
+                errors = FieldErrors::new();
+                self.check(id, status, old.get("status"), &Path::ROOT, &mut errors);
+            }
         }
         let in_status = |mut error: FieldError| {
             match error.field.as_str() {

@@ -51,6 +51,45 @@ async fn the_crds_of_cluster_api_install_in_the_embedded_server() -> anyhow::Res
 }
 
 #[tokio::test]
+async fn the_rules_of_cluster_api_are_evaluated() -> anyhow::Result<()> {
+    let env = Env::embedded()?;
+    env.install(definitions()).await?;
+    let client = env.client()?;
+    let create = async |kind: &str, spec: Value| -> anyhow::Result<String> {
+        let body = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": kind, "metadata": {"generateName": "a-"}, "spec": spec});
+        let path = format!(
+            "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/{}s",
+            kind.to_lowercase()
+        );
+        let request = http::Request::post(path)
+            .header("content-type", "application/json")
+            .body(body.to_string().into_bytes())?;
+        Ok(match client.request::<Value>(request).await {
+            Ok(_) => String::new(),
+            Err(error) => error.to_string(),
+        })
+    };
+    let machines = |names: [&str; 2]| {
+        let selector = |name| json!({"selector": {"matchLabels": {"name": name}}});
+        json!({"drain": {"behavior": "Skip"}, "machines": names.map(selector)})
+    };
+    assert_eq!(create("MachineDrainRule", machines(["a", "b"])).await?, "");
+    let rejected = create("MachineDrainRule", machines(["a", "a"])).await?;
+    let expected = "spec.machines: Invalid value: entries in machines must be unique";
+    assert!(rejected.contains(expected), "{rejected}");
+    let check = |condition: &str| {
+        json!({"clusterName": "a", "selector": {"matchLabels": {"a": "b"}}, "checks": {"unhealthyMachineConditions": [
+            {"type": condition, "status": "False", "timeoutSeconds": 60},
+        ]}})
+    };
+    assert_eq!(create("MachineHealthCheck", check("Custom")).await?, "");
+    let rejected = create("MachineHealthCheck", check("Ready")).await?;
+    let expected = "spec.checks.unhealthyMachineConditions[0].type: Invalid value: \"Ready\": type must not be one of";
+    assert!(rejected.contains(expected), "{rejected}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_crd_with_webhook_conversion_is_rejected_by_the_embedded_server() -> anyhow::Result<()> {
     let env = Env::embedded()?;
     let definition: Value = serde_json::from_str(include_str!("webhook-conversion.json"))?;
