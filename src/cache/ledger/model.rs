@@ -165,8 +165,8 @@ fn soak_a_read_after_a_write_returns_it() {
 fn soak_a_delete_is_observed_if_its_event_precedes_or_follows_its_response() {
     check(this_test!(), || {
         let fixture = Fixture::new();
-        // Announced before the server deletes the object, and so before the informer is told. The
-        // informer may not have received the object before.
+        // Announced before the server deletes the object, and so before the informer is notified.
+        // The informer may not have received the object before.
         let deleting = fixture.ledger.announce_delete(&fixture.key);
         let informer = fixture.spawn(|fixture| {
             fixture.put("u", 1);
