@@ -71,58 +71,63 @@ macro_rules! hook {
     };
 }
 
-/// Declares a response with the fields `status`, `message` and, with `retry`,
-/// `retry_after_seconds`.
-macro_rules! plain_response {
-    ($(#[$meta:meta])* $type:ident) => {
-        $(#[$meta])*
-        #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-        pub struct $type {
-            /// Status of the call.
-            #[serde(default, deserialize_with = "super::common::null_default")]
-            pub status: $crate::extension_config::catalog::hooks::ResponseStatus,
-            /// Message for people.
-            #[serde(
-                default,
-                deserialize_with = "super::common::null_default",
-                skip_serializing_if = "String::is_empty"
-            )]
-            pub message: String,
-        }
-
-        super::common::response!($type);
-    };
-    ($(#[$meta:meta])* $type:ident, retry) => {
+/// Declares a struct of the wire format. A field that is missing or `null` is the default, as in Go.
+macro_rules! wire {
+    (
+        $(#[$meta:meta])*
+        pub struct $type:ident { $($(#[$field_meta:meta])* pub $field:ident: $of:ty,)* }
+    ) => {
         $(#[$meta])*
         #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
         #[serde(rename_all = "camelCase")]
         pub struct $type {
-            /// Status of the call.
-            #[serde(default, deserialize_with = "super::common::null_default")]
-            pub status: $crate::extension_config::catalog::hooks::ResponseStatus,
-            /// Message for people.
-            #[serde(
-                default,
-                deserialize_with = "super::common::null_default",
-                skip_serializing_if = "String::is_empty"
-            )]
-            pub message: String,
-            /// Delay in seconds until Cluster API calls the hook again. 0: the hook blocks nothing.
-            #[serde(default, deserialize_with = "super::common::null_default")]
-            pub retry_after_seconds: i32,
+            $(
+                $(#[$field_meta])*
+                #[serde(default, deserialize_with = "super::common::null_default")]
+                pub $field: $of,
+            )*
         }
-
-        super::common::response!($type, retry);
     };
 }
 
-/// Implements [`Response`](crate::extension_config::catalog::Response) for a type with the fields
-/// `status`, `message` and, with `retry`, `retry_after_seconds`.
-macro_rules! response {
-    ($type:ty) => {
-        super::common::response!($type,);
+/// Declares a request with the field `settings` and others.
+macro_rules! request {
+    ($(#[$meta:meta])* pub struct $type:ident { $($fields:tt)* }) => {
+        super::common::wire! {
+            $(#[$meta])*
+            pub struct $type {
+                /// Settings of the handler.
+                #[serde(skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+                pub settings: $crate::extension_config::catalog::hooks::Settings,
+                $($fields)*
+            }
+        }
+
+        impl $crate::extension_config::catalog::Request for $type {
+            fn settings_mut(
+                &mut self,
+            ) -> Option<&mut $crate::extension_config::catalog::hooks::Settings> {
+                Some(&mut self.settings)
+            }
+        }
     };
-    ($type:ty, $($retry:ident)?) => {
+}
+
+/// Declares a response with the fields `status`, `message` and others.
+macro_rules! response {
+    ($(#[$meta:meta])* pub struct $type:ident { $($fields:tt)* } $($methods:item)*) => {
+        super::common::wire! {
+            $(#[$meta])*
+            pub struct $type {
+                /// Status of the call.
+                pub status: $crate::extension_config::catalog::hooks::ResponseStatus,
+                /// Message for people.
+                #[serde(skip_serializing_if = "String::is_empty")]
+                pub message: String,
+                $($fields)*
+            }
+        }
+
         impl $crate::extension_config::catalog::Response for $type {
             fn status(&self) -> &$crate::extension_config::catalog::hooks::ResponseStatus {
                 &self.status
@@ -141,32 +146,30 @@ macro_rules! response {
                 self.message = message;
             }
 
-            $(super::common::response!(@ $retry);)?
-        }
-    };
-    (@ retry) => {
-        fn retry_after_seconds(&self) -> i32 {
-            self.retry_after_seconds
-        }
-
-        fn set_retry_after_seconds(&mut self, seconds: i32) {
-            self.retry_after_seconds = seconds;
+            $($methods)*
         }
     };
 }
 
-/// Implements [`Request`](crate::extension_config::catalog::Request) for a type with the field
-/// `settings`.
-macro_rules! request {
-    ($type:ty) => {
-        impl $crate::extension_config::catalog::Request for $type {
-            fn settings_mut(
-                &mut self,
-            ) -> Option<&mut $crate::extension_config::catalog::hooks::Settings> {
-                Some(&mut self.settings)
+/// Declares a response with the fields `status`, `message` and `retry_after_seconds`.
+macro_rules! retry_response {
+    ($(#[$meta:meta])* pub struct $type:ident {}) => {
+        super::common::response! {
+            $(#[$meta])*
+            pub struct $type {
+                /// Delay in seconds until Cluster API calls the hook again. 0: the hook blocks nothing.
+                pub retry_after_seconds: i32,
+            }
+
+            fn retry_after_seconds(&self) -> i32 {
+                self.retry_after_seconds
+            }
+
+            fn set_retry_after_seconds(&mut self, seconds: i32) {
+                self.retry_after_seconds = seconds;
             }
         }
     };
 }
 
-pub(super) use {hook, plain_response, request, response};
+pub(super) use {hook, request, response, retry_response, wire};

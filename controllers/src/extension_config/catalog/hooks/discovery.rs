@@ -1,8 +1,8 @@
 //! Hook `Discovery`: which handlers an extension server has.
 
 use super::{
-    ResponseStatus, Settings,
-    common::{hook, null_default, response},
+    Settings,
+    common::{hook, response, wire},
 };
 use crate::extension_config::{catalog::Request, types::HookReference};
 use serde::{Deserialize, Serialize};
@@ -22,44 +22,27 @@ impl Request for DiscoveryRequest {
     }
 }
 
-/// Response of [`Discovery`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DiscoveryResponse {
-    /// Status of the call.
-    #[serde(default, deserialize_with = "null_default")]
-    pub status: ResponseStatus,
-    /// Message for people.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "String::is_empty"
-    )]
-    pub message: String,
-    /// Handlers of the server.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    pub handlers: Vec<DiscoveryHandler>,
+response! {
+    /// Response of [`Discovery`].
+    pub struct DiscoveryResponse {
+        /// Handlers of the server.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub handlers: Vec<DiscoveryHandler>,
+    }
 }
 
-response!(DiscoveryResponse);
-
-/// Handler as an extension server describes it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct DiscoveryHandler {
-    /// Name, a DNS label.
-    #[serde(default, deserialize_with = "null_default")]
-    pub name: String,
-    /// Hook that the handler serves.
-    #[serde(default, deserialize_with = "null_default")]
-    pub request_hook: HookReference,
-    /// Time limit of a call in seconds. Default: 10.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout_seconds: Option<i32>,
-    /// `Fail` or `Ignore`. Any other text makes the discovery fail. Default: `Fail`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failure_policy: Option<String>,
+wire! {
+    /// Handler as an extension server describes it.
+    pub struct DiscoveryHandler {
+        /// Name, a DNS label.
+        pub name: String,
+        /// Hook that the handler serves.
+        pub request_hook: HookReference,
+        /// Time limit of a call in seconds. Default: 10.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub timeout_seconds: Option<i32>,
+        /// `Fail` or `Ignore`. Any other text makes the discovery fail. Default: `Fail`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub failure_policy: Option<String>,
+    }
 }

@@ -1,10 +1,6 @@
 //! Hooks of the creation and deletion of a Cluster.
 
-use super::{
-    Settings,
-    common::{hook, null_default, plain_response, request},
-};
-use serde::{Deserialize, Serialize};
+use super::common::{hook, request, response, retry_response};
 use serde_json::Value;
 
 hook! {
@@ -12,26 +8,17 @@ hook! {
     BeforeClusterCreate(BeforeClusterCreateRequest) -> BeforeClusterCreateResponse
 }
 
-/// Request of [`BeforeClusterCreate`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BeforeClusterCreateRequest {
-    /// Settings of the handler.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "Settings::is_empty"
-    )]
-    pub settings: Settings,
-    /// The Cluster, with all of its fields.
-    #[serde(default)]
-    pub cluster: Value,
+request! {
+    /// Request of [`BeforeClusterCreate`].
+    pub struct BeforeClusterCreateRequest {
+        /// The Cluster, with all of its fields.
+        pub cluster: Value,
+    }
 }
 
-request!(BeforeClusterCreateRequest);
-
-plain_response! {
+retry_response! {
     /// Response of [`BeforeClusterCreate`].
-    BeforeClusterCreateResponse, retry
+    pub struct BeforeClusterCreateResponse {}
 }
 
 hook! {
@@ -39,26 +26,17 @@ hook! {
     AfterControlPlaneInitialized(AfterControlPlaneInitializedRequest) -> AfterControlPlaneInitializedResponse
 }
 
-/// Request of [`AfterControlPlaneInitialized`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AfterControlPlaneInitializedRequest {
-    /// Settings of the handler.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "Settings::is_empty"
-    )]
-    pub settings: Settings,
-    /// The Cluster, with all of its fields.
-    #[serde(default)]
-    pub cluster: Value,
+request! {
+    /// Request of [`AfterControlPlaneInitialized`].
+    pub struct AfterControlPlaneInitializedRequest {
+        /// The Cluster, with all of its fields.
+        pub cluster: Value,
+    }
 }
 
-request!(AfterControlPlaneInitializedRequest);
-
-plain_response! {
+response! {
     /// Response of [`AfterControlPlaneInitialized`].
-    AfterControlPlaneInitializedResponse
+    pub struct AfterControlPlaneInitializedResponse {}
 }
 
 hook! {
@@ -66,24 +44,15 @@ hook! {
     BeforeClusterDelete(BeforeClusterDeleteRequest) -> BeforeClusterDeleteResponse
 }
 
-/// Request of [`BeforeClusterDelete`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BeforeClusterDeleteRequest {
-    /// Settings of the handler.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "Settings::is_empty"
-    )]
-    pub settings: Settings,
-    /// The Cluster, with all of its fields.
-    #[serde(default)]
-    pub cluster: Value,
+request! {
+    /// Request of [`BeforeClusterDelete`].
+    pub struct BeforeClusterDeleteRequest {
+        /// The Cluster, with all of its fields.
+        pub cluster: Value,
+    }
 }
 
-request!(BeforeClusterDeleteRequest);
-
-plain_response! {
+retry_response! {
     /// Response of [`BeforeClusterDelete`].
-    BeforeClusterDeleteResponse, retry
+    pub struct BeforeClusterDeleteResponse {}
 }

@@ -1,22 +1,15 @@
 //! Hooks of the upgrade of a Cluster.
 
-use super::{
-    ResponseStatus, Settings,
-    common::{hook, null_default, plain_response, request, response},
-};
-use serde::{Deserialize, Serialize};
+use super::common::{hook, request, response, retry_response, wire};
 use serde_json::Value;
 
-/// Step of an upgrade.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UpgradeStep {
-    /// Kubernetes version after the step.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "String::is_empty"
-    )]
-    pub version: String,
+wire! {
+    /// Step of an upgrade.
+    pub struct UpgradeStep {
+        /// Kubernetes version after the step.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        pub version: String,
+    }
 }
 
 hook! {
@@ -24,47 +17,27 @@ hook! {
     BeforeClusterUpgrade(BeforeClusterUpgradeRequest) -> BeforeClusterUpgradeResponse
 }
 
-/// Request of [`BeforeClusterUpgrade`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct BeforeClusterUpgradeRequest {
-    /// Settings of the handler.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "Settings::is_empty"
-    )]
-    pub settings: Settings,
-    /// The Cluster, with all of its fields.
-    #[serde(default)]
-    pub cluster: Value,
-    /// Kubernetes version before the upgrade.
-    #[serde(default, deserialize_with = "null_default")]
-    pub from_kubernetes_version: String,
-    /// Kubernetes version after the upgrade.
-    #[serde(default, deserialize_with = "null_default")]
-    pub to_kubernetes_version: String,
-    /// Steps of the control plane.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    pub control_plane_upgrades: Vec<UpgradeStep>,
-    /// Steps of the workers.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    pub workers_upgrades: Vec<UpgradeStep>,
+request! {
+    /// Request of [`BeforeClusterUpgrade`].
+    pub struct BeforeClusterUpgradeRequest {
+        /// The Cluster, with all of its fields.
+        pub cluster: Value,
+        /// Kubernetes version before the upgrade.
+        pub from_kubernetes_version: String,
+        /// Kubernetes version after the upgrade.
+        pub to_kubernetes_version: String,
+        /// Steps of the control plane.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub control_plane_upgrades: Vec<UpgradeStep>,
+        /// Steps of the workers.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub workers_upgrades: Vec<UpgradeStep>,
+    }
 }
 
-request!(BeforeClusterUpgradeRequest);
-
-plain_response! {
+retry_response! {
     /// Response of [`BeforeClusterUpgrade`].
-    BeforeClusterUpgradeResponse, retry
+    pub struct BeforeClusterUpgradeResponse {}
 }
 
 hook! {
@@ -72,47 +45,27 @@ hook! {
     BeforeControlPlaneUpgrade(BeforeControlPlaneUpgradeRequest) -> BeforeControlPlaneUpgradeResponse
 }
 
-/// Request of [`BeforeControlPlaneUpgrade`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct BeforeControlPlaneUpgradeRequest {
-    /// Settings of the handler.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "Settings::is_empty"
-    )]
-    pub settings: Settings,
-    /// The Cluster, with all of its fields.
-    #[serde(default)]
-    pub cluster: Value,
-    /// Kubernetes version before the next step.
-    #[serde(default, deserialize_with = "null_default")]
-    pub from_kubernetes_version: String,
-    /// Kubernetes version after the next step.
-    #[serde(default, deserialize_with = "null_default")]
-    pub to_kubernetes_version: String,
-    /// Remaining steps of the control plane.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    pub control_plane_upgrades: Vec<UpgradeStep>,
-    /// Remaining steps of the workers.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    pub workers_upgrades: Vec<UpgradeStep>,
+request! {
+    /// Request of [`BeforeControlPlaneUpgrade`].
+    pub struct BeforeControlPlaneUpgradeRequest {
+        /// The Cluster, with all of its fields.
+        pub cluster: Value,
+        /// Kubernetes version before the next step.
+        pub from_kubernetes_version: String,
+        /// Kubernetes version after the next step.
+        pub to_kubernetes_version: String,
+        /// Remaining steps of the control plane.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub control_plane_upgrades: Vec<UpgradeStep>,
+        /// Remaining steps of the workers.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub workers_upgrades: Vec<UpgradeStep>,
+    }
 }
 
-request!(BeforeControlPlaneUpgradeRequest);
-
-plain_response! {
+retry_response! {
     /// Response of [`BeforeControlPlaneUpgrade`].
-    BeforeControlPlaneUpgradeResponse, retry
+    pub struct BeforeControlPlaneUpgradeResponse {}
 }
 
 hook! {
@@ -120,44 +73,25 @@ hook! {
     AfterControlPlaneUpgrade(AfterControlPlaneUpgradeRequest) -> AfterControlPlaneUpgradeResponse
 }
 
-/// Request of [`AfterControlPlaneUpgrade`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct AfterControlPlaneUpgradeRequest {
-    /// Settings of the handler.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "Settings::is_empty"
-    )]
-    pub settings: Settings,
-    /// The Cluster, with all of its fields.
-    #[serde(default)]
-    pub cluster: Value,
-    /// Kubernetes version after the step.
-    #[serde(default, deserialize_with = "null_default")]
-    pub kubernetes_version: String,
-    /// Remaining steps of the control plane.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    pub control_plane_upgrades: Vec<UpgradeStep>,
-    /// Remaining steps of the workers.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    pub workers_upgrades: Vec<UpgradeStep>,
+request! {
+    /// Request of [`AfterControlPlaneUpgrade`].
+    pub struct AfterControlPlaneUpgradeRequest {
+        /// The Cluster, with all of its fields.
+        pub cluster: Value,
+        /// Kubernetes version after the step.
+        pub kubernetes_version: String,
+        /// Remaining steps of the control plane.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub control_plane_upgrades: Vec<UpgradeStep>,
+        /// Remaining steps of the workers.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub workers_upgrades: Vec<UpgradeStep>,
+    }
 }
 
-request!(AfterControlPlaneUpgradeRequest);
-
-plain_response! {
+retry_response! {
     /// Response of [`AfterControlPlaneUpgrade`].
-    AfterControlPlaneUpgradeResponse, retry
+    pub struct AfterControlPlaneUpgradeResponse {}
 }
 
 hook! {
@@ -165,47 +99,27 @@ hook! {
     BeforeWorkersUpgrade(BeforeWorkersUpgradeRequest) -> BeforeWorkersUpgradeResponse
 }
 
-/// Request of [`BeforeWorkersUpgrade`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct BeforeWorkersUpgradeRequest {
-    /// Settings of the handler.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "Settings::is_empty"
-    )]
-    pub settings: Settings,
-    /// The Cluster, with all of its fields.
-    #[serde(default)]
-    pub cluster: Value,
-    /// Kubernetes version before the next step.
-    #[serde(default, deserialize_with = "null_default")]
-    pub from_kubernetes_version: String,
-    /// Kubernetes version after the next step.
-    #[serde(default, deserialize_with = "null_default")]
-    pub to_kubernetes_version: String,
-    /// Remaining steps of the control plane.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    pub control_plane_upgrades: Vec<UpgradeStep>,
-    /// Remaining steps of the workers.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    pub workers_upgrades: Vec<UpgradeStep>,
+request! {
+    /// Request of [`BeforeWorkersUpgrade`].
+    pub struct BeforeWorkersUpgradeRequest {
+        /// The Cluster, with all of its fields.
+        pub cluster: Value,
+        /// Kubernetes version before the next step.
+        pub from_kubernetes_version: String,
+        /// Kubernetes version after the next step.
+        pub to_kubernetes_version: String,
+        /// Remaining steps of the control plane.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub control_plane_upgrades: Vec<UpgradeStep>,
+        /// Remaining steps of the workers.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub workers_upgrades: Vec<UpgradeStep>,
+    }
 }
 
-request!(BeforeWorkersUpgradeRequest);
-
-plain_response! {
+retry_response! {
     /// Response of [`BeforeWorkersUpgrade`].
-    BeforeWorkersUpgradeResponse, retry
+    pub struct BeforeWorkersUpgradeResponse {}
 }
 
 hook! {
@@ -213,44 +127,25 @@ hook! {
     AfterWorkersUpgrade(AfterWorkersUpgradeRequest) -> AfterWorkersUpgradeResponse
 }
 
-/// Request of [`AfterWorkersUpgrade`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct AfterWorkersUpgradeRequest {
-    /// Settings of the handler.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "Settings::is_empty"
-    )]
-    pub settings: Settings,
-    /// The Cluster, with all of its fields.
-    #[serde(default)]
-    pub cluster: Value,
-    /// Kubernetes version after the step.
-    #[serde(default, deserialize_with = "null_default")]
-    pub kubernetes_version: String,
-    /// Remaining steps of the control plane.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    pub control_plane_upgrades: Vec<UpgradeStep>,
-    /// Remaining steps of the workers.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    pub workers_upgrades: Vec<UpgradeStep>,
+request! {
+    /// Request of [`AfterWorkersUpgrade`].
+    pub struct AfterWorkersUpgradeRequest {
+        /// The Cluster, with all of its fields.
+        pub cluster: Value,
+        /// Kubernetes version after the step.
+        pub kubernetes_version: String,
+        /// Remaining steps of the control plane.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub control_plane_upgrades: Vec<UpgradeStep>,
+        /// Remaining steps of the workers.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub workers_upgrades: Vec<UpgradeStep>,
+    }
 }
 
-request!(AfterWorkersUpgradeRequest);
-
-plain_response! {
+retry_response! {
     /// Response of [`AfterWorkersUpgrade`].
-    AfterWorkersUpgradeResponse, retry
+    pub struct AfterWorkersUpgradeResponse {}
 }
 
 hook! {
@@ -258,30 +153,19 @@ hook! {
     AfterClusterUpgrade(AfterClusterUpgradeRequest) -> AfterClusterUpgradeResponse
 }
 
-/// Request of [`AfterClusterUpgrade`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct AfterClusterUpgradeRequest {
-    /// Settings of the handler.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "Settings::is_empty"
-    )]
-    pub settings: Settings,
-    /// The Cluster, with all of its fields.
-    #[serde(default)]
-    pub cluster: Value,
-    /// Kubernetes version after the upgrade.
-    #[serde(default, deserialize_with = "null_default")]
-    pub kubernetes_version: String,
+request! {
+    /// Request of [`AfterClusterUpgrade`].
+    pub struct AfterClusterUpgradeRequest {
+        /// The Cluster, with all of its fields.
+        pub cluster: Value,
+        /// Kubernetes version after the upgrade.
+        pub kubernetes_version: String,
+    }
 }
 
-request!(AfterClusterUpgradeRequest);
-
-plain_response! {
+retry_response! {
     /// Response of [`AfterClusterUpgrade`].
-    AfterClusterUpgradeResponse, retry
+    pub struct AfterClusterUpgradeResponse {}
 }
 
 hook! {
@@ -289,73 +173,32 @@ hook! {
     GenerateUpgradePlan(GenerateUpgradePlanRequest) -> GenerateUpgradePlanResponse
 }
 
-/// Request of [`GenerateUpgradePlan`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct GenerateUpgradePlanRequest {
-    /// Settings of the handler.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "Settings::is_empty"
-    )]
-    pub settings: Settings,
-    /// The Cluster, with all of its fields.
-    #[serde(default, skip_serializing_if = "Value::is_null")]
-    pub cluster: Value,
-    /// Kubernetes version of the control plane.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "String::is_empty"
-    )]
-    pub from_control_plane_kubernetes_version: String,
-    /// Lowest Kubernetes version of the workers.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "String::is_empty"
-    )]
-    pub from_workers_kubernetes_version: String,
-    /// Kubernetes version after the upgrade.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "String::is_empty"
-    )]
-    pub to_kubernetes_version: String,
+request! {
+    /// Request of [`GenerateUpgradePlan`].
+    pub struct GenerateUpgradePlanRequest {
+        /// The Cluster, with all of its fields.
+        #[serde(skip_serializing_if = "Value::is_null")]
+        pub cluster: Value,
+        /// Kubernetes version of the control plane.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        pub from_control_plane_kubernetes_version: String,
+        /// Lowest Kubernetes version of the workers.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        pub from_workers_kubernetes_version: String,
+        /// Kubernetes version after the upgrade.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        pub to_kubernetes_version: String,
+    }
 }
 
-request!(GenerateUpgradePlanRequest);
-
-/// Response of [`GenerateUpgradePlan`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct GenerateUpgradePlanResponse {
-    /// Status of the call.
-    #[serde(default, deserialize_with = "null_default")]
-    pub status: ResponseStatus,
-    /// Message for people.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "String::is_empty"
-    )]
-    pub message: String,
-    /// Steps of the control plane, in order. The last one is the version after the upgrade.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    pub control_plane_upgrades: Vec<UpgradeStep>,
-    /// Steps of the workers, in order. Empty: Cluster API chooses as few as possible.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    pub workers_upgrades: Vec<UpgradeStep>,
+response! {
+    /// Response of [`GenerateUpgradePlan`].
+    pub struct GenerateUpgradePlanResponse {
+        /// Steps of the control plane, in order. The last one is the version after the upgrade.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub control_plane_upgrades: Vec<UpgradeStep>,
+        /// Steps of the workers, in order. Empty: Cluster API chooses as few as possible.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub workers_upgrades: Vec<UpgradeStep>,
+    }
 }
-
-response!(GenerateUpgradePlanResponse);
